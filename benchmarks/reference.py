@@ -1,0 +1,110 @@
+"""Speed of the reference engine, the proof and the builder: ``python -m benchmarks.reference``.
+
+Prints a table and writes it to ``benchmarks/results/``. Run by hand on a quiet machine; each row runs in a process of its
+own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+
+ROWS = [
+    ("engine, ring all_reduce over a switch, cut_through", "simulate", [64, 128, 256, 512], "cut_through"),
+    ("engine, ring all_reduce over a switch, store_and_forward", "simulate", [256], "store_and_forward"),
+    ("engine, ring all_reduce over a switch, alpha_beta", "simulate", [256], "alpha_beta"),
+    ("engine, ring all_reduce over a switch, fluid", "simulate", [32, 64, 128], "fluid"),
+    ("proof of ring all_reduce, whole", "check", [256, 1024, 4096], ""),
+    ("proof of ring all_reduce, a sample", "check", [16384, 100_000], ""),
+    ("building ring all_reduce", "build", [1_000, 10_000, 100_000], ""),
+]
+
+
+def measure(kind: str, n: int, network: str) -> dict[str, float]:
+    """Run one row in this process: best of a few runs, seconds, transfers and the memory that the work added."""
+    import collsim
+    from collsim.engine.lower import lower
+    from collsim.engine.reference import run_reference
+
+    schedule = collsim.algorithms.ring_all_reduce(n if kind != "build" else 8)
+    transfers = collsim.algorithms.ring_all_reduce(n).transfers if kind != "build" else 2 * (n - 1) * n
+    topo = collsim.topology.switch(n if kind == "simulate" else 8, bandwidth="50GB/s", latency="500ns")
+    if kind == "simulate":
+        run_reference(lower(collsim.algorithms.ring_all_reduce(8), collsim.topology.switch(8), 8), network)  # imports
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    best, parts = math.inf, {}
+    for _ in range(3 if n < 10_000 or kind == "build" else 1):
+        start = time.perf_counter()
+        if kind == "simulate":
+            program = lower(schedule, topo, n * 1_000_000)
+            lowered = time.perf_counter()
+            times = run_reference(program, network)
+            done = time.perf_counter()
+            assert times.makespan > 0
+            if done - start < best:
+                parts = {"lower": lowered - start, "run": done - lowered}
+        elif kind == "check":
+            assert collsim.check(schedule).moves > 0
+        else:
+            assert collsim.algorithms.ring_all_reduce(n).transfers == transfers
+        best = min(best, time.perf_counter() - start)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"n": n, "transfers": transfers, "seconds": best, "added_mib": (after - before) / 1024, **parts}
+
+
+def machine() -> str:
+    """Return the class of machine, without names."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        model = names[0] if names else model
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def main() -> None:
+    """Run all rows and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--row", nargs=3, metavar=("KIND", "N", "NETWORK"), help="run one row and print JSON")
+    arguments = parser.parse_args()
+    if arguments.row:
+        kind, n, network = arguments.row
+        print(json.dumps(measure(kind, int(n), network)))
+        return
+    lines = [f"# Reference engine, {date.today().isoformat()}", "", f"Machine: {machine()}; one core; best of three.", ""]
+    lines += ["| work | N | transfers | seconds | of it lowering | transfers/s | added memory (MiB) |", "|---|---|---|---|---|---|---|"]
+    for title, kind, sizes, network in ROWS:
+        points = []
+        for n in sizes:
+            command = [sys.executable, "-m", "benchmarks.reference", "--row", kind, str(n), network]
+            row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            points.append((math.log(row["transfers"]), math.log(row["seconds"])))
+            lowering = f"{row['lower']:.3f}" if "lower" in row else ""
+            line = (
+                f"| {title} | {n:,} | {row['transfers']:,} | {row['seconds']:.4f} | {lowering} | "
+                f"{row['transfers'] / row['seconds']:,.0f} | {row['added_mib']:.0f} |"
+            )
+            lines.append(line)
+            print(line, flush=True)
+        if len(points) > 1:
+            slope = (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
+            lines.append(f"| growth: seconds go with transfers to the power of | {slope:.2f} | | | | | |")
+    RESULTS.mkdir(exist_ok=True)
+    target = RESULTS / f"reference-{date.today().isoformat()}.md"
+    target.write_text("\n".join(lines) + "\n")
+    print(f"written to {target.name}")
+
+
+if __name__ == "__main__":
+    main()

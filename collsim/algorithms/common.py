@@ -1,0 +1,41 @@
+"""What the families share: checks of parameters and the order of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collsim.errors import AlgorithmError
+
+__all__ = ["at_least_one", "from_root", "rank_order"]
+
+Array = npt.NDArray[Any]
+
+
+def at_least_one(**parameters: int) -> None:
+    """Refuse parameters that are not whole numbers of at least 1."""
+    for name, value in parameters.items():
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+            raise AlgorithmError(f"{name}: expected a whole number of at least 1, got {value!r}")
+
+
+def rank_order(ranks: int, order: Sequence[int] | None) -> Array:
+    """Ranks in the order of their positions; the identity where none is given."""
+    if order is None:
+        return np.arange(ranks)
+    try:
+        array = np.asarray(order)
+    except ValueError:  # lists of different lengths
+        array = np.zeros(0)
+    if array.dtype.kind not in "iu" or array.shape != (ranks,) or (np.sort(array) != np.arange(ranks)).any():
+        raise AlgorithmError(f"order: expected each of the ranks 0 to {ranks - 1} once, got {order!r}")
+    return array.astype(np.int64)
+
+
+def from_root(ranks: int, root: int, order: Sequence[int] | None) -> Array:
+    """Ranks in order, turned so that the root comes first."""
+    array = rank_order(ranks, order)
+    return np.roll(array, -int(np.flatnonzero(array == root)[0]))

@@ -1,0 +1,1 @@
+"""Time: programs, the engines that run them, and the result."""

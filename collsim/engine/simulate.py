@@ -1,0 +1,165 @@
+"""`simulate` times a schedule; `run` picks the schedule by name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from collsim import algorithms
+from collsim.engine.lower import lower
+from collsim.engine.program import NETWORKS
+from collsim.engine.result import Result
+from collsim.errors import InputError, did_you_mean
+from collsim.schedule import Schedule
+from collsim.schedule import check as check_room
+from collsim.topology import Topology
+from collsim.units import Quantity, parse_size
+
+__all__ = ["DTYPES", "ENGINES", "run", "simulate"]
+
+DTYPES = {
+    "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
+    "bfloat16": 2,
+}  # fmt: skip
+"""Element types as nccl-tests spells them, and their bytes."""
+
+ENGINES = ("auto", "reference")
+MAX_TRANSFERS = 20_000_000
+"""The reference engine holds every transfer in memory, about 1 kB each."""
+
+
+def simulate(
+    schedule: Schedule,
+    topology: Topology,
+    size: Quantity,
+    *,
+    dtype: str = "uint8",
+    network: str = "cut_through",
+    engine: str = "auto",
+    check: bool = True,
+    synchronous: bool = False,
+    zero_copy: bool = False,
+) -> Result:
+    """Execute a schedule on a topology, event by event.
+
+    Parameters
+    ----------
+    schedule
+        What to run; it must have as many ranks as the topology.
+    topology
+        The machine.
+    size
+        Message size: bytes, or a text such as ``"1GiB"``. For all_gather, reduce_scatter and the like it is the whole
+        buffer, ranks times the block, as in nccl-tests.
+    dtype
+        Type of the elements between which chunks are cut, one of `DTYPES`; bytes by default.
+    network
+        ``"alpha_beta"`` (links are not shared), ``"store_and_forward"``, ``"cut_through"`` or ``"fluid"``.
+    engine
+        ``"auto"`` or ``"reference"``.
+    check
+        Prove the schedule first.
+    synchronous
+        Put a barrier between steps, as textbook formulas assume.
+    zero_copy
+        Let a write wait for every earlier read of its chunk (no receive buffers).
+
+    Raises
+    ------
+    ProofError
+        If the schedule does not implement its collective.
+    DeadlockError
+        If written edges keep it from finishing.
+    InputError, ScheduleError, TopologyError
+        If the parts do not fit each other.
+
+    Examples
+    --------
+    >>> import collsim
+    >>> topo = collsim.topology.ring(8, bandwidth="50GB/s", latency="1us")
+    >>> result = simulate(collsim.algorithms.ring_all_reduce(8), topo, 8_000_000)
+    >>> round(result.time * 1e6, 6)  # 2 (N-1) (1 us + 1 MB / 50 GB/s)
+    294.0
+    """
+    from collsim.engine.reference import run_reference
+
+    if not isinstance(schedule, Schedule):
+        raise InputError(f"schedule: expected a Schedule, got {type(schedule).__name__}")
+    if not isinstance(topology, Topology):
+        raise InputError(f"topology: expected a Topology (see load_topology), got {type(topology).__name__}")
+    _one_of("network", network, NETWORKS)
+    _one_of("engine", engine, ENGINES)
+    _one_of("dtype", dtype, DTYPES)
+    size = parse_size(size)
+    proof = check_room.check(schedule) if check else None
+    if schedule.transfers > MAX_TRANSFERS:
+        raise InputError(
+            f"schedule: {schedule.transfers:,} transfers would need about {schedule.transfers // 10**6} GB in the "
+            f"reference engine; expected at most {MAX_TRANSFERS:,}; use fewer ranks, slices or channels"
+        )
+    program = lower(schedule, topology, size, element_size=DTYPES[dtype], synchronous=synchronous, zero_copy=zero_copy)
+    times = run_reference(program, network)
+    return Result(
+        schedule, topology, size, DTYPES[dtype], network, "reference", synchronous, program, times, proof
+    )  # fmt: skip
+
+
+def run(
+    operation: str,
+    topology: Topology,
+    size: Quantity,
+    algorithm: str = "ring",
+    *,
+    root: int = 0,
+    dtype: str = "uint8",
+    network: str = "cut_through",
+    engine: str = "auto",
+    check: bool = True,
+    synchronous: bool = False,
+    zero_copy: bool = False,
+    **parameters: Any,
+) -> Result:
+    """Simulate a collective by the names of its operation and algorithm.
+
+    Parameters
+    ----------
+    operation, algorithm
+        See `collsim.algorithms.available`.
+    topology, size, dtype, network, engine, check, synchronous, zero_copy
+        As in `simulate`.
+    root
+        For operations that have one.
+    parameters
+        Of the algorithm, for instance ``channels=2``. An algorithm that takes an ``order`` of ranks gets the topology's
+        ring order unless one is given.
+
+    Examples
+    --------
+    >>> import collsim
+    >>> topo = collsim.topology.switch(8, bandwidth="450GB/s", latency="350ns")
+    >>> result = run("broadcast", topo, "1GiB", algorithm="double_binary_tree", root=3)
+    >>> result.efficiency > 0.9
+    True
+    """
+    if not isinstance(topology, Topology):
+        raise InputError(f"topology: expected a Topology (see load_topology), got {type(topology).__name__}")
+    schedule = schedule_for(operation, algorithm, topology, root, parameters)
+    return simulate(
+        schedule, topology, size, dtype=dtype, network=network, engine=engine, check=check, synchronous=synchronous,
+        zero_copy=zero_copy,
+    )  # fmt: skip
+
+
+def schedule_for(operation: str, algorithm: str, topology: Topology, root: int, parameters: dict[str, Any]) -> Schedule:
+    """Build a schedule for a topology: one that takes an order of ranks gets the topology's unless one is given."""
+    takes_order = "order" in inspect.signature(algorithms.find(operation, algorithm)).parameters
+    if takes_order and parameters.get("order") is None:
+        order = topology.ring_order()
+        if order != tuple(range(topology.n_ranks)):
+            parameters = {**parameters, "order": list(order)}
+    return algorithms.build(operation, algorithm, topology.n_ranks, root, **parameters)
+
+
+def _one_of(what: str, value: Any, known: Any) -> None:
+    if value not in known:
+        raise InputError(f"{what}: expected one of {', '.join(known)}, got {value!r}" + did_you_mean(str(value), known))

@@ -1,0 +1,114 @@
+"""All errors that collsim raises on purpose.
+
+Every message is one line that says where, what was expected, what was got and the nearest remedy. The command line
+prints it after ``error:`` and exits with code 2 (1 for a schedule that failed its proof).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "AlgorithmError",
+    "CollsimError",
+    "DeadlockError",
+    "InputError",
+    "ProofError",
+    "ScheduleError",
+    "TopologyError",
+    "did_you_mean",
+]
+
+
+class CollsimError(Exception):
+    """Base of all errors of this library."""
+
+
+class InputError(CollsimError, ValueError):
+    """A value that a user gave (a size, a unit, a root, a flag) is not one that can be used."""
+
+
+class TopologyError(CollsimError):
+    """A topology or its file is wrong, or two nodes have no route.
+
+    Attributes
+    ----------
+    path, line, column
+        Where in the file, if it came from one (line and column count from 1).
+    field
+        The field, as ``links[0].bandwidth``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        where = ""
+        if path is not None:
+            where = path if line is None else f"{path}:{line}:{column or 1}"
+            where += ": "
+        if field:
+            where += f"{field}: "
+        super().__init__(where + message)
+        self.path, self.line, self.column, self.field = path, line, column, field
+
+
+class AlgorithmError(CollsimError):
+    """No such algorithm, or one that cannot take these ranks, root or parameters."""
+
+
+class ScheduleError(CollsimError):
+    """A schedule that is not well formed: an index out of range, a cycle, an exchange without a buffer."""
+
+
+class ProofError(ScheduleError):
+    """A schedule that does not implement its collective.
+
+    Attributes
+    ----------
+    rank, chunk
+        The place that is wrong, where there is one.
+    step
+        The step to look at.
+    """
+
+    def __init__(
+        self, message: str, *, rank: int | None = None, chunk: int | None = None, step: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.rank, self.chunk, self.step = rank, chunk, step
+
+
+class DeadlockError(CollsimError):
+    """A program that cannot finish.
+
+    Attributes
+    ----------
+    cycle
+        The numbers of the transfers that wait for each other.
+    """
+
+    def __init__(self, message: str, *, cycle: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.cycle = cycle
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest of ``known``, or an empty text.
+
+    Examples
+    --------
+    >>> did_you_mean("rnig", ["ring", "tree"])
+    "; did you mean 'ring'?"
+    >>> did_you_mean("zzz", ["ring", "tree"])
+    ''
+    """
+    names = sorted(set(known))
+    close = get_close_matches(word, names, n=1, cutoff=0.5) or get_close_matches(word.lower(), names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

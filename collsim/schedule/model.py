@@ -1,0 +1,296 @@
+"""The schedule: what moves, in what order, and nothing about hardware or time.
+
+A `Block` is a table of transfers sorted by step. A `Repeat` runs a block several times while its chunks move on by a
+shift. A `Schedule` is a row of repeats with the collective that it implements. All three are frozen values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collsim.collective import Collective
+from collsim.errors import ScheduleError
+from collsim.schedule.block import BUFFERS, COLUMNS, INPUT, OUTPUT, SCRATCH, Block, ChunkLists, Repeat, whole
+
+__all__ = [
+    "BUFFERS",
+    "INPUT",
+    "OUTPUT",
+    "SCRATCH",
+    "Block",
+    "ChunkLists",
+    "Edge",
+    "Repeat",
+    "Schedule",
+    "Transfers",
+]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A written dependency: iteration k of a row waits for an earlier iteration of another row.
+
+    Parameters
+    ----------
+    phase, row
+        The row that waits: index of the repeat in `Schedule.phases`, row in its block.
+    pred_phase, pred_row
+        The row that is waited for.
+    distance
+        Iterations back. Within one phase k waits for ``k - distance``. Iterations are counted on over the border
+        of phases: iteration -1 of a phase is the last one of the phase before. Where there is no such iteration the
+        edge is absent.
+    at
+        ``"end"``: until the predecessor has ended; ``"issued"``: until its first station is free again.
+    lag
+        Picoseconds to add.
+    """
+
+    phase: int
+    row: int
+    pred_phase: int
+    pred_row: int
+    distance: int = 0
+    at: str = "end"
+    lag: int = 0
+
+    def __post_init__(self) -> None:
+        if self.at not in ("end", "issued"):
+            raise ScheduleError(f"edge: at: expected 'end' or 'issued', got {self.at!r}")
+        if self.pred_phase > self.phase or self.distance < 0 or self.lag < 0:
+            raise ScheduleError(
+                f"edge: expected a predecessor in this or an earlier phase, distance >= 0, lag >= 0: {self}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """The transfers of a schedule written out, in program order (step, then row).
+
+    ``ptr[i]:ptr[i + 1]`` delimits the chunks of transfer i in ``src_chunks`` and ``dst_chunks``.
+    """
+
+    step: Array
+    src: Array
+    src_buffer: Array
+    dst: Array
+    dst_buffer: Array
+    reduce: Array
+    channel: Array
+    via: Array
+    ptr: Array
+    src_chunks: Array
+    dst_chunks: Array
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Steps of chunk transfers that implement a collective; free of sizes and of hardware.
+
+    Parameters
+    ----------
+    collective
+        What the schedule implements.
+    chunks
+        Number of chunks of the input and output buffers.
+    phases
+        Repeats, run one after the other (a later phase has later steps).
+    scratch
+        Number of chunks of each rank's scratch buffer.
+    in_place
+        Whether ``input`` and ``output`` name the same memory. If so the buffer starts with the input in place; if not,
+        the input is read only and the output starts empty.
+    edges
+        Written dependencies (pacing).
+    order
+        Place of chunk i in the buffer, where it is not i.
+    layout
+        ``(count, elements)`` runs that fix the elements of the places where they differ by more than one.
+    paths
+        Paths (names of topology nodes on the way) that rows name by ``via``.
+    places
+        Names of switches that take part with scratch only; place i is endpoint ``ranks + i``.
+    algorithm, parameters
+        Name and parameters of the algorithm that built it (labels; they do not count in comparisons).
+
+    Examples
+    --------
+    >>> from collsim.algorithms import ring_all_reduce
+    >>> schedule = ring_all_reduce(4)
+    >>> schedule.steps, schedule.transfers
+    (6, 24)
+    >>> Schedule.from_text(str(schedule)) == schedule
+    True
+    """
+
+    collective: Collective
+    chunks: int
+    phases: tuple[Repeat, ...]
+    scratch: int = 0
+    in_place: bool = True
+    edges: tuple[Edge, ...] = ()
+    order: tuple[int, ...] | None = None
+    layout: tuple[tuple[int, int], ...] | None = None
+    paths: tuple[tuple[str, ...], ...] = ()
+    places: tuple[str, ...] = ()
+    algorithm: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from collsim.schedule.validate import validate
+
+        order, layout = self.order, self.layout
+        if order is not None:
+            order = tuple(whole("order", i) for i in order)
+            order = None if order == tuple(range(self.chunks)) else order
+        if layout is not None:
+            layout = tuple((whole("layout", count), whole("layout", elements)) for count, elements in layout)
+        frozen = {
+            "chunks": whole("chunks", self.chunks),
+            "scratch": whole("scratch", self.scratch),
+            "phases": tuple(self.phases),
+            "edges": tuple(self.edges),
+            "order": order,
+            "layout": layout,
+            "paths": tuple(tuple(path) for path in self.paths),
+            "places": tuple(self.places),
+        }
+        for name, value in frozen.items():
+            object.__setattr__(self, name, value)
+        validate(self)
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks."""
+        return self.collective.ranks
+
+    @property
+    def endpoints(self) -> int:
+        """Number of ranks and places."""
+        return self.collective.ranks + len(self.places)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return sum(phase.steps for phase in self.phases)
+
+    @property
+    def transfers(self) -> int:
+        """Number of transfers (local operations included)."""
+        return sum(phase.transfers for phase in self.phases)
+
+    def place_of(self, chunk: Array) -> Array:
+        """Place of chunks in the buffer."""
+        return chunk if self.order is None else np.asarray(np.asarray(self.order)[chunk])
+
+    def elements(self, elements: int) -> Array:
+        """Elements of each chunk (not place) of a buffer of ``elements`` elements.
+
+        Raises
+        ------
+        ScheduleError
+            If the schedule has a ``layout`` for another number of elements.
+        """
+        if self.layout is None:
+            places = self.collective.chunk_elements(elements, self.chunks)
+        else:
+            places = np.repeat([size for _, size in self.layout], [count for count, _ in self.layout]).astype(np.int64)
+            if places.sum() != elements:
+                raise ScheduleError(f"layout: made for {places.sum()} elements, got {elements}")
+        return places if self.order is None else places[np.asarray(self.order)]
+
+    def offsets(self, elements: int) -> Array:
+        """Offset of each chunk (not place) in elements."""
+        sizes = self.elements(elements)
+        if self.order is None:
+            return np.cumsum(sizes) - sizes
+        order = np.asarray(self.order)
+        by_place = np.empty_like(sizes)
+        by_place[order] = sizes
+        return np.asarray((np.cumsum(by_place) - by_place)[order])
+
+    def labelled(self, algorithm: str, **parameters: Any) -> Schedule:
+        """Return the same schedule under the name of the algorithm that built it."""
+        return replace(self, algorithm=algorithm, parameters=parameters)
+
+    def expand(self) -> Transfers:
+        """Write out all repeats. Memory grows with the number of transfers."""
+        from collsim.schedule.expand import expand
+
+        return expand(self)
+
+    def iter_steps(self) -> Iterator[tuple[int, Transfers]]:
+        """Yield (step, transfers of that step) without writing out the repeats."""
+        from collsim.schedule.expand import iter_steps
+
+        return iter_steps(self)
+
+    def to_text(self) -> str:
+        """Return the text form, which `from_text` reads back."""
+        from collsim.schedule.text import to_text
+
+        return to_text(self)
+
+    @classmethod
+    def from_text(cls, text: str) -> Schedule:
+        """Read the text form.
+
+        Raises
+        ------
+        ScheduleError
+            With the number of the line that could not be read.
+        """
+        from collsim.schedule.text import from_text
+
+        return from_text(text)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        name = self.algorithm or "schedule"
+        return (
+            f"<Schedule {name} {self.collective.operation} ranks={self.ranks} chunks={self.chunks} "
+            f"steps={self.steps} transfers={self.transfers}>"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        blocks = tuple(
+            (
+                phase.times,
+                _key_of(phase.shift, phase.block),
+                # 0 stands for all chunks: both spellings are the same schedule
+                _key_of(np.where(np.asarray(phase.window) == 0, self.chunks, phase.window), phase.block),
+                tuple(getattr(phase.block, name).tobytes() for name in COLUMNS),
+                None if phase.block.lists is None else tuple(a.tobytes() for a in vars(phase.block.lists).values()),
+                None if phase.block.via is None else phase.block.via.tobytes(),
+            )
+            for phase in self.phases
+        )
+        return (
+            self.collective, self.chunks, self.scratch, self.in_place, self.edges, self.order, self.layout, self.paths,
+            self.places, blocks,
+        )  # fmt: skip
+
+
+def _key_of(value: Any, block: Block) -> bytes:
+    """Bytes of a scalar or column, alike for both spellings of the same values."""
+    return np.broadcast_to(np.asarray(value, dtype=np.int64), (len(block),)).tobytes()

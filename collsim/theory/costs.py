@@ -1,0 +1,161 @@
+"""Cost terms: what a message costs, and what it costs to queue behind another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["PORTS", "ZERO", "Costs", "Prediction", "Terms", "largest"]
+
+PORTS = ("one", "each", "none")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A time in seconds, split into latency, bandwidth and reduction.
+
+    Examples
+    --------
+    >>> (2 * Terms(1.0, 0.5) + Terms(reduction=0.25)).total
+    3.25
+    """
+
+    latency: float = 0.0
+    bandwidth: float = 0.0
+    reduction: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Sum of the terms."""
+        return self.latency + self.bandwidth + self.reduction
+
+    def __add__(self, other: Terms) -> Terms:
+        return Terms(
+            self.latency + other.latency, self.bandwidth + other.bandwidth, self.reduction + other.reduction
+        )
+
+    def __sub__(self, other: Terms) -> Terms:
+        return self + (-1) * other
+
+    def __rmul__(self, factor: float) -> Terms:
+        return Terms(factor * self.latency, factor * self.bandwidth, factor * self.reduction)
+
+
+ZERO = Terms()
+
+
+def largest(*terms: Terms) -> Terms:
+    """Return the terms of the greatest total."""
+    return max(terms, key=lambda t: t.total)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds a message of ``m`` bytes spends at each station of its way.
+
+    Attributes
+    ----------
+    alpha
+        Latency of a message, the overhead of its sender included.
+    wire, stores
+        Seconds on a link (``m beta``), and how often they are paid one after the other (2 for ``store_and_forward``
+        through a switch, else 1).
+    adding
+        Seconds in the reducer (``m gamma``).
+    overhead
+        The part of alpha for which the sender is busy.
+    ports
+        ``"one"``: a rank has one link out and one in, whoever the peer; ``"each"``: a link of its own for every peer;
+        ``"none"``: nothing ever queues (`alpha_beta`).
+    """
+
+    alpha: float
+    wire: float
+    adding: float = 0.0
+    overhead: float = 0.0
+    stores: float = 1.0
+    ports: str = "one"
+
+    @property
+    def copy(self) -> Terms:
+        """A message alone."""
+        return Terms(self.alpha, self.stores * self.wire)
+
+    @property
+    def reduce(self) -> Terms:
+        """A message alone that the receiver adds up."""
+        return self.copy + Terms(reduction=self.adding)
+
+    def gap(self, *, sender: bool = False, link: bool = False, reducer: bool = False) -> Terms:
+        """How much later the next message is done that shares these stations with the one before it.
+
+        Stations in a row that serve equal messages in order are as slow as the slowest of them.
+        """
+        if self.ports == "none":
+            return ZERO
+        return largest(
+            Terms(latency=self.overhead if sender else 0.0),
+            Terms(bandwidth=self.wire if link else 0.0),
+            Terms(reduction=self.adding if reducer else 0.0),
+        )
+
+
+    def text(self, reduces: bool = False) -> str:
+        """Write the formula of a message alone."""
+        wire = "m beta" if self.stores == 1 else f"{self.stores:g} m beta"
+        return f"alpha + {wire}" + (" + m gamma" if reduces and self.adding else "")
+
+    def gap_text(self, *, sender: bool = False, link: bool = False, reducer: bool = False) -> str:
+        """Write the formula of `gap`."""
+        if self.ports == "none":
+            return "0"
+        names = ["m beta"] if link else []
+        names += ["m gamma"] if reducer and self.adding else []
+        names += ["overhead"] if sender and self.overhead else []
+        if len(names) > 1:
+            return f"max({', '.join(names)})"
+        return names[0] if names else "0"
+
+
+class Prediction(float):
+    """A time in seconds that a formula gives, with the terms that it is the sum of.
+
+    Attributes
+    ----------
+    latency, bandwidth, reduction
+        Seconds; their sum is the value.
+    formula
+        The formula in plain text.
+    holds
+        Whether the simulated time must be equal, but for the rounding of picoseconds.
+    why
+        Why it need not, where `holds` is false.
+
+    Examples
+    --------
+    >>> p = Prediction.of(Terms(2e-6, 1e-6), "2 alpha + m beta")
+    >>> float(p), p.latency, p.holds
+    (3e-06, 2e-06, True)
+    """
+
+    latency: float
+    bandwidth: float
+    reduction: float
+    formula: str
+    holds: bool
+    why: str
+
+    @classmethod
+    def of(cls, terms: Terms, formula: str, why: str = "") -> Prediction:
+        """Make a prediction; it holds where there is no ``why``."""
+        new = cls(terms.total)
+        new.latency, new.bandwidth, new.reduction = terms.latency, terms.bandwidth, terms.reduction
+        new.formula, new.holds, new.why = formula, not why, why
+        return new
+
+    def but(self, why: str) -> Prediction:
+        """Return the same prediction, not exact for one more reason."""
+        terms = Terms(self.latency, self.bandwidth, self.reduction)
+        return Prediction.of(terms, self.formula, "; ".join(text for text in (self.why, why) if text))
+
+    def __repr__(self) -> str:
+        return f"<Prediction {float(self):.6g} s = {self.formula}{'' if self.holds else f' ({self.why})'}>"

@@ -1,0 +1,325 @@
+"""What a topology offers to an operation, whatever the size: rates of ranks and the worst cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collsim.collective import Collective
+from collsim.theory.cuts import Network, candidate_cuts, classes, greatest_ratio, least_cut, leaving
+from collsim.theory.paths import UNREACHED, least_latencies, rows_in_budget
+from collsim.units import format_bandwidth
+
+if TYPE_CHECKING:
+    from collsim.topology import Topology
+
+__all__ = ["Cut", "Limits", "demand", "least_time", "limits_of"]
+
+Array = npt.NDArray[Any]
+Offers = tuple[tuple[int, int], ...]
+
+_KEPT = 16
+_FLOW_RANKS = 128
+_FLOW_WORK = 80_000
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """A set of nodes and what the links that leave it can carry.
+
+    Attributes
+    ----------
+    where
+        In words, with direction and links: ``into gpu3 over 1 link of 50GB/s``.
+    inside
+        By rank, whether it is in the set.
+    offers
+        ``(picoseconds, bytes a second)``: from when on, counted together with the time that the last byte needs to get
+        from the link to a rank that wants it, a part of the links can carry data.
+    """
+
+    where: str
+    inside: Array
+    offers: Offers
+
+
+@dataclass(frozen=True, eq=False)
+class Limits:
+    """What an operation finds on a topology.
+
+    Attributes
+    ----------
+    latencies
+        Least latencies in picoseconds, shape (pairs of interest).
+    sources, sinks
+        Ranks at the ends of ``latencies``.
+    out_rate, in_rate
+        By rank: bytes a second over all its links.
+    out_start, in_start
+        By rank: earliest use of those links plus least way on, in picoseconds.
+    cuts
+        The worst cuts, the worst first.
+    method
+        How the cuts were found.
+    """
+
+    latencies: Array
+    sources: Array
+    sinks: Array
+    out_rate: Array
+    in_rate: Array
+    out_start: Array
+    in_start: Array
+    cuts: tuple[Cut, ...]
+    method: str
+
+
+def least_time(volume: int, offers: Offers) -> int:
+    """Return the least time in picoseconds, rounded down, in which links can carry a number of bytes.
+
+    The link group with offer (c, B) carries at most ``B (T - c)`` bytes by the time T.
+
+    Examples
+    --------
+    >>> least_time(1000, ((10, 10**12),))
+    1010
+    >>> least_time(1000, ((10, 10**12), (400, 10**12)))
+    705
+    """
+    carried = rate = 0
+    best = UNREACHED
+    for start, bandwidth in sorted(offers):
+        if start >= best:
+            break
+        rate += bandwidth
+        carried += bandwidth * start
+        best = (volume * 10**12 + carried) // rate
+    return best
+
+
+def demand(collective: Collective, inside: Array, blocks: Array, size: int) -> int:
+    """Return the bytes that must leave a set of ranks.
+
+    Parameters
+    ----------
+    collective
+        The operation.
+    inside
+        By rank, whether it is in the set.
+    blocks
+        Bytes of the block of each rank (all_to_all: for each rank), for operations that have blocks.
+    size
+        Bytes of the buffer.
+    """
+    op, ranks, root = collective.operation, collective.ranks, collective.root
+    within = int(inside.sum())
+    if not 0 < within < ranks:
+        return 0
+    if op == "all_gather":
+        return int(blocks[inside].sum())
+    if op == "reduce_scatter":
+        return int(blocks[~inside].sum())
+    if op == "all_reduce":
+        return size
+    if op == "broadcast":
+        return size if inside[root] else 0
+    if op == "reduce":
+        return 0 if inside[root] else size
+    if op == "gather":
+        return 0 if inside[root] else int(blocks[inside].sum())
+    if op == "scatter":
+        return int(blocks[~inside].sum()) if inside[root] else 0
+    if op == "all_to_all":
+        return int(blocks[0]) * within * (ranks - within)
+    if op == "send_recv":
+        return size * int((inside & ~np.roll(inside, -1)).sum())
+    return 0
+
+
+def limits_of(collective: Collective, topology: Topology) -> Limits:
+    """Return the limits of an operation, searched once for a topology and kept on it."""
+    key = ("limits", collective)
+    if key not in topology.cache:
+        topology.cache[key] = _search(collective, topology)
+    found: Limits = topology.cache[key]
+    return found
+
+
+def _search(collective: Collective, topology: Topology) -> Limits:
+    op, root = collective.operation, collective.root
+    ranks = topology.rank_nodes[: collective.ranks]
+    sources = ranks[[root]] if op in ("broadcast", "scatter") else ranks
+    sinks = ranks[[root]] if op in ("reduce", "gather") else ranks
+    start = np.full((1, topology.n_nodes), UNREACHED, dtype=np.int64)
+    start[0, sources] = _sent(topology, sources)
+    since = least_latencies(topology, start)[0]
+    start = np.full((1, topology.n_nodes), UNREACHED, dtype=np.int64)
+    start[0, sinks] = 0
+    until = least_latencies(topology, start, backwards=True)[0]
+    offered = np.minimum(since[topology.link_src] + topology.link_latency + until[topology.link_dst], UNREACHED)
+    latencies, pair_sources, pair_sinks = _latencies(collective, topology, ranks)
+    rates = []
+    for ends in (topology.link_src, topology.link_dst):
+        rate = np.zeros(topology.n_nodes, dtype=np.int64)
+        first = np.full(topology.n_nodes, UNREACHED, dtype=np.int64)
+        useful = offered < UNREACHED
+        np.add.at(rate, ends[useful], topology.link_bandwidth[useful])
+        np.minimum.at(first, ends, offered)
+        rates += [rate[ranks], first[ranks]]
+    cuts, method = _candidates(collective, topology, ranks, rates[0], rates[2])
+    # without a path between two ranks there is no time to bound, and no flow
+    connected = bool((latencies < UNREACHED).all())
+    if cuts and connected and collective.ranks <= _FLOW_RANKS and 2 * topology.n_links <= _FLOW_WORK:
+        found, flow_method = _by_flow(collective, topology, ranks, cuts)
+        if found:
+            cuts, method = found + cuts, flow_method
+    cuts = _worst(collective, topology, ranks, cuts)
+    kept = []
+    for inside in cuts:
+        links = leaving(topology, inside)
+        links = links[offered[links] < UNREACHED]
+        offers: dict[int, int] = {}
+        for time, rate in zip(offered[links].tolist(), topology.link_bandwidth[links].tolist(), strict=True):
+            offers[time] = offers.get(time, 0) + rate
+        kept.append(Cut(_where(topology, inside, links), inside[ranks], tuple(sorted(offers.items()))))
+    return Limits(latencies, pair_sources, pair_sinks, rates[0], rates[2], rates[1], rates[3], tuple(kept), method)
+
+
+def _sent(topology: Topology, nodes: Array) -> Array:
+    """When data can leave a source: after its overhead, which a node that does not forward pays on its links."""
+    return np.where(topology.forwards[nodes], topology.send_overhead[nodes], 0)
+
+
+def _latencies(collective: Collective, topology: Topology, ranks: Array) -> tuple[Array, Array, Array]:
+    """Least latencies between the pairs whose data must travel, or between as many of them as time allows."""
+    op, root, count = collective.operation, collective.root, collective.ranks
+    everyone = np.arange(count)
+
+    def rows(chosen: Array, *, backwards: bool = False) -> Array:
+        start = np.full((len(chosen), topology.n_nodes), UNREACHED, dtype=np.int64)
+        start[np.arange(len(chosen)), ranks[chosen]] = 0 if backwards else _sent(topology, ranks[chosen])
+        return least_latencies(topology, start, backwards=backwards)[:, ranks]
+
+    if op in ("broadcast", "scatter"):
+        return rows(np.array([root]))[0], np.full(count, root), everyone
+    if op in ("reduce", "gather"):
+        # what a sender adds before its first link
+        ways = rows(np.array([root]), backwards=True)[0] + _sent(topology, ranks)
+        ways[root] = 0
+        return ways, everyone, np.full(count, root)
+    nearest = rows(np.array([0]))[0]
+    hops = _hops(topology, ranks[0])
+    chosen = everyone
+    if count > (limit := rows_in_budget(topology, hops)):
+        chosen = np.unique(np.append(np.linspace(0, count - 1, limit).astype(np.int64), nearest.argmax()))
+    ways = rows(chosen)
+    if op == "send_recv":
+        following = (chosen + 1) % count
+        return ways[np.arange(len(chosen)), following], chosen, following
+    return ways.ravel(), np.repeat(chosen, count), np.tile(everyone, len(chosen))
+
+
+def _hops(topology: Topology, node: int) -> int:
+    """Levels of a breadth-first search from a node."""
+    seen = np.zeros(topology.n_nodes, dtype=bool)
+    seen[node] = True
+    hops = 0
+    while True:
+        reached = topology.link_dst[seen[topology.link_src]]
+        new = reached[~seen[reached]]
+        if not len(new):
+            return hops
+        seen[new] = True
+        hops += 1
+
+
+def _candidates(
+    collective: Collective, topology: Topology, ranks: Array, out_rate: Array, in_rate: Array
+) -> tuple[list[Array], str]:
+    """Return sets of nodes that are worth a try, with their complements, and how many they are in words."""
+    if collective.ranks == 1 or collective.operation == "barrier":
+        return [], ""
+    cuts = list(candidate_cuts(topology).values())
+    for rank in {int(out_rate.argmin()), int(in_rate.argmin()), collective.root}:
+        alone = np.zeros(topology.n_nodes, dtype=bool)
+        alone[ranks[rank]] = True
+        cuts.append(alone)
+    cuts += [~inside for inside in cuts]
+    return cuts, f"best of {len(cuts)} cuts that were tried"
+
+
+def _worst(collective: Collective, topology: Topology, ranks: Array, cuts: list[Array]) -> list[Array]:
+    """Return the cuts of the greatest volume over capacity, the worst first."""
+    ones = np.full(collective.ranks, collective.ranks, dtype=np.int64)
+    volumes = np.array([demand(collective, inside[ranks], ones, collective.ranks**2) for inside in cuts])
+    rates = np.array([int(topology.link_bandwidth[leaving(topology, inside)].sum()) for inside in cuts])
+    worth = np.divide(volumes, rates, out=np.zeros(len(cuts)), where=rates > 0)
+    worst = np.argsort(-worth, kind="stable")
+    return [cuts[i] for i in worst[:_KEPT] if volumes[i]]
+
+
+def _by_flow(collective: Collective, topology: Topology, ranks: Array, start: list[Array]) -> tuple[list[Array], str]:
+    op, nodes = collective.operation, ranks.tolist()
+    budget = max(2, _FLOW_WORK // topology.n_links)
+    method = "by maximum flow"
+
+    def some(special: Sequence[int]) -> list[int]:
+        """One rank of each class, the special ones aside, as many as time allows."""
+        nonlocal method
+        colours = classes(topology, special)[ranks]
+        first = np.sort(np.unique(colours, return_index=True)[1])
+        chosen = [nodes[i] for i in first if nodes[i] not in special]
+        if len(chosen) > budget:
+            method = f"by maximum flow, tried for {budget} of {len(chosen)} ranks"
+        return chosen[:budget]
+
+    if op in ("all_gather", "reduce_scatter", "all_to_all"):
+        backwards = op == "reduce_scatter"
+        network = Network(topology, backwards=backwards)
+        splits = [inside for inside in start if 0 < inside[ranks].sum() < len(ranks)]
+        best = greatest_ratio(network, dict.fromkeys(nodes, 1), some([]), splits)
+        return [~best if backwards else best], method
+    if op in ("gather", "scatter"):
+        root = nodes[collective.root]
+        network = Network(topology, backwards=op == "scatter")
+        weights = dict.fromkeys((node for node in nodes if node != root), 1)
+        splits = [inside for inside in start if not inside[root] and inside[ranks].any()]
+        best = greatest_ratio(network, weights, [root], splits)
+        return [~best if op == "scatter" else best], method
+    if op in ("broadcast", "reduce", "all_reduce"):
+        root = nodes[collective.root]
+        sinks = some([root])
+        found = []
+        if op != "reduce":
+            found.append(least_cut(Network(topology), root, sinks))
+        if op != "broadcast":
+            found.append(~least_cut(Network(topology, backwards=True), root, sinks))
+        return found, method
+    return [], ""
+
+
+def _where(topology: Topology, inside: Array, links: Array) -> str:
+    """Say in words what a cut is: the smaller side, the direction, and the links."""
+    groups = [np.flatnonzero(side[topology.rank_nodes]) for side in (inside, ~inside)]
+    direction, group = ("out of", groups[0]) if len(groups[0]) <= len(groups[1]) else ("into", groups[1])
+    rates = topology.link_bandwidth[links]
+    count = f"{len(links)} link{'' if len(links) == 1 else 's'}"
+    each = len(np.unique(rates)) == 1
+    width = f"of {format_bandwidth(int(rates[0]))}" if each else f"of {format_bandwidth(int(rates.sum()))} in all"
+    return f"{direction} {_named(topology, group)} over {count} {width}"
+
+
+def _named(topology: Topology, group: Array) -> str:
+    names = [topology.ranks[rank] for rank in group.tolist()]
+    prefixes = {name.rpartition(".")[0] for name in names}
+    prefix: str = prefixes.pop()
+    whole = [name for name in topology.ranks if name.startswith(prefix + ".")]
+    if len(names) > 1 and not prefixes and len(whole) == len(names):
+        return prefix
+    if len(names) <= 4:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]} and {len(names) - 2} more"

@@ -1,0 +1,190 @@
+"""The closed form of an algorithm on a given topology: costs are read off the routes of the pairs that talk."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from collsim.collective import Collective
+from collsim.theory.closed_forms import closed_form
+from collsim.theory.costs import Prediction
+
+if TYPE_CHECKING:
+    from collsim.topology import Topology
+
+__all__ = ["predict"]
+
+_PICO = 1e-12
+
+
+@dataclass(frozen=True)
+class _Routes:
+    """The slowest costs of the routes of the pairs, in seconds, and why they are not the whole truth."""
+
+    alpha: float
+    beta: float
+    overhead: float
+    stores: float
+    ports: str
+    even: bool
+    why: tuple[str, ...]
+
+
+def predict(
+    algorithm: str,
+    collective: Collective,
+    size: int,
+    topology: Topology,
+    pairs: Sequence[npt.ArrayLike],
+    *,
+    synchronous: bool = False,
+    network: str = "cut_through",
+    parameters: Mapping[str, Any] | None = None,
+    element_size: int = 1,
+) -> Prediction | None:
+    """Return the time that the closed form of an algorithm gives on a topology.
+
+    Parameters
+    ----------
+    algorithm, collective, size
+        As in `closed_form`.
+    topology
+        The machine.
+    pairs
+        Source ranks and destination ranks of the transfers (repeats do no harm), and their channels if it matters.
+    synchronous
+        Whether steps wait for each other.
+    network
+        Network model that the prediction is compared with.
+    parameters
+        Parameters of the algorithm (``channels``, ``slices``, ``k``); others are ignored.
+    element_size
+        Bytes of an element.
+
+    Returns
+    -------
+    Prediction or None
+        None if there is no closed form. ``holds`` is False, and ``why`` says so, where links or devices differ (the
+        slowest are taken), where messages of different pairs share a link (they are taken as if they did not), and
+        where the network model does not queue in order of arrival.
+
+    Examples
+    --------
+    >>> import collsim.topology
+    >>> topology = collsim.topology.ring(4, bandwidth="1GB/s", latency="1us")
+    >>> p = predict("ring", Collective("all_gather", 4), 4000, topology, ([0, 1, 2, 3], [1, 2, 3, 0]))
+    >>> print(f"{p * 1e6:.1f} us = {p.formula}, holds: {p.holds}")
+    6.0 us = (N-1) (alpha + m beta), m = S/N, holds: True
+    """
+    options = dict(parameters or {})
+    if collective.ranks == 1 or not len(np.asarray(pairs[0])):
+        return closed_form(algorithm, collective, size, 0.0, 0.0, element_size=element_size, **options)
+    routes = _routes(topology, pairs, network)
+    gamma, reducers = _gamma(topology, collective)
+    result = closed_form(
+        algorithm,
+        collective,
+        size,
+        routes.alpha,
+        routes.beta,
+        gamma,
+        synchronous=synchronous,
+        overhead=routes.overhead,
+        ports=routes.ports,
+        stores=routes.stores,
+        element_size=element_size,
+        **options,
+    )
+    if result is None:
+        return None
+    for why in (*routes.why, *reducers):
+        result = result.but(why)
+    pieces = int(options.get("channels", 1)) * int(options.get("slices", 1))
+    # one message at a time on every link
+    alone = pieces == 1 and (algorithm == "ring" or (algorithm == "bidirectional_ring" and routes.ports != "one"))
+    if network == "fluid" and not alone and collective.ranks > 2:
+        result = result.but("messages that meet on a link share it in the fluid model; the formula takes them in turn")
+    if not routes.even and not alone:
+        result = result.but("links on the way differ in bandwidth; messages are taken to queue at the slowest")
+    return result
+
+
+def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) -> _Routes:
+    columns = [np.asarray(column, dtype=np.int64).ravel() for column in pairs]
+    if len(columns) == 2:
+        columns.append(np.zeros_like(columns[0]))
+    width, depth = topology.n_ranks, int(columns[2].max()) + 1
+    codes = np.unique((columns[0] * width + columns[1]) * depth + columns[2])
+    wires = np.stack([codes // depth // width, codes // depth % width, codes % depth], axis=1)
+    wires = wires[wires[:, 0] != wires[:, 1]]
+    pointer, links = topology.routes(wires[:, 0], wires[:, 1], wires[:, 2])
+    first, sender = pointer[:-1], topology.rank_nodes[wires[:, 0]]
+    engine = topology.channel_bandwidth[sender].astype(np.float64)
+    seconds = 1.0 / topology.link_bandwidth[links].astype(np.float64)
+    copying = np.divide(1.0, engine, out=np.zeros_like(engine), where=engine > 0)
+    slowest = np.maximum(np.maximum.reduceat(seconds, first), copying)
+    quickest = np.minimum.reduceat(seconds, first)
+    overhead = topology.send_overhead[sender]
+    alpha = np.add.reduceat(topology.link_latency[links], first) + overhead
+    stored = np.add.reduceat(seconds, first) + copying if network == "store_and_forward" else slowest
+    why = []
+    for name, values in (("latency", alpha), ("bandwidth", slowest), ("overhead", overhead), ("hops", stored)):
+        if (values != values[0]).any() and not (name == "hops" and network != "store_and_forward"):
+            why.append(f"pairs differ in {name}, the slowest is taken")
+            break
+    beta = float(slowest.max())
+    ports, shared = ("none", []) if network == "alpha_beta" else _sharing(topology, wires, pointer, links)
+    return _Routes(
+        alpha=float(alpha.max()) * _PICO,
+        beta=beta,
+        overhead=float(overhead.max()) * _PICO,
+        stores=float(stored.max()) / beta,
+        ports=ports,
+        even=bool((quickest == slowest).all()),
+        why=(*why, *shared),
+    )
+
+
+def _sharing(
+    topology: Topology, wires: npt.NDArray[Any], pointer: npt.NDArray[Any], links: npt.NDArray[Any]
+) -> tuple[str, list[str]]:
+    """Whether a rank has one port for all peers or one for each, and what else is shared."""
+    users: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    ways: dict[tuple[int, int], list[frozenset[int]]] = defaultdict(list)
+    for (src, dst, _), start, stop in zip(wires.tolist(), pointer[:-1].tolist(), pointer[1:].tolist(), strict=True):
+        route = links[start:stop].tolist()
+        ways[src, dst].append(frozenset(route))
+        for link in route:
+            users[link].add((src, dst))
+    why = []
+    for link, group in users.items():
+        if len({src for src, _ in group}) > 1 and len({dst for _, dst in group}) > 1:
+            why.append(f"link {topology.link_name(link)} is shared by {len(group)} pairs that talk")
+            break
+    if any(len(set(lanes)) > 1 for lanes in ways.values()):
+        why.append("channels of one pair take different links")
+    # how many of a rank's pairs cross one link that no other rank uses: its port, if it is all of them
+    together: Counter[tuple[int, int]] = Counter()
+    for group in users.values():
+        for side in (0, 1):
+            if len(ends := {pair[side] for pair in group}) == 1:
+                together[side, *ends] = max(together[side, *ends], len(group))
+    peers = {(side, end): n for side in (0, 1) for end, n in Counter(pair[side] for pair in ways).items() if n > 1}
+    if all(together[peer] <= 1 for peer in peers) and peers:
+        return "each", why
+    if any(together[peer] < n for peer, n in peers.items()):
+        why.append("some messages of a rank share its port and others do not")
+    return "one", why
+
+
+def _gamma(topology: Topology, collective: Collective) -> tuple[float, list[str]]:
+    if not collective.reduces:
+        return 0.0, []
+    rates = topology.reduce_bandwidth[topology.rank_nodes[: collective.ranks]]
+    slowest = max((1.0 / rate if rate else 0.0) for rate in np.unique(rates).tolist())
+    return slowest, ["ranks differ in reduce_bandwidth, the slowest is taken"] if len(np.unique(rates)) > 1 else []

@@ -1,0 +1,162 @@
+"""Cuts found by flow against all subsets of small machines."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import collsim.topology as machines
+from collsim.theory.cuts import Network, candidate_cuts, classes, greatest_ratio, least_cut, leaving
+from collsim.theory.paths import UNREACHED, least_latencies
+
+
+@st.composite
+def topologies(draw, most=5):
+    """A ring with chords, perhaps a switch, uneven bandwidths; every rank reaches every other."""
+    ranks = draw(st.integers(2, most))
+    builder = machines.TopologyBuilder("random")
+    names = [f"gpu{r}" for r in range(ranks)]
+    for name in names:
+        builder.add_node(name, "gpu")
+    if draw(st.booleans()):
+        builder.add_node("sw", "switch")
+        names.append("sw")
+    rate, latency = st.integers(1, 9), st.integers(0, 3)
+    for i in range(len(names)):
+        builder.add_link(names[i], names[(i + 1) % len(names)], draw(rate) * 25 * 10**9, draw(latency) * 10**6)
+    ends = st.tuples(st.sampled_from(names), st.sampled_from(names)).filter(lambda pair: pair[0] != pair[1])
+    for src, dst in draw(st.lists(ends, max_size=6)):
+        builder.add_link(src, dst, draw(rate) * 25 * 10**9, draw(latency) * 10**6)
+    return builder.build()
+
+
+def subsets(topology):
+    for size in range(1, topology.n_nodes):
+        for members in combinations(range(topology.n_nodes), size):
+            inside = np.zeros(topology.n_nodes, dtype=bool)
+            inside[list(members)] = True
+            yield inside
+
+
+def capacity(topology, inside):
+    return sum(topology.link_bandwidth[leaving(topology, inside)].tolist())
+
+
+def alone(topology, node):
+    inside = np.zeros(topology.n_nodes, dtype=bool)
+    inside[node] = True
+    return inside
+
+
+@settings(max_examples=40)
+@given(topologies())
+def test_greatest_ratio_is_that_of_all_subsets(topology):
+    ranks = topology.rank_nodes
+    network = Network(topology)
+    found = greatest_ratio(network, dict.fromkeys(ranks.tolist(), 1), ranks.tolist(), [alone(topology, int(ranks[0]))])
+    best = max(
+        Fraction(int(inside[ranks].sum()), capacity(topology, inside))
+        for inside in subsets(topology)
+        if inside[ranks].any() and not inside[ranks].all()
+    )
+    assert not found[ranks].all()
+    assert Fraction(int(found[ranks].sum()), capacity(topology, found)) == best
+
+
+@settings(max_examples=40)
+@given(topologies())
+def test_least_cut_is_that_of_all_subsets(topology):
+    root, *others = topology.rank_nodes.tolist()
+    for backwards in (False, True):
+        found = least_cut(Network(topology, backwards=backwards), root, others)
+        assert found[root]
+        assert not found[others].all()
+        sets = [inside for inside in subsets(topology) if inside[root] and not inside[others].all()]
+        if backwards:
+            assert capacity(topology, ~found) == min(capacity(topology, ~inside) for inside in sets)
+        else:
+            assert capacity(topology, found) == min(capacity(topology, inside) for inside in sets)
+
+
+def test_capacities_beyond_32_bits_are_exact():
+    topology = machines.line(3, bandwidth="1GB/s", latency="1us")
+    wide = machines.TopologyBuilder("wide")
+    for name in topology.nodes:
+        wide.add_node(name, "gpu")
+    odd = 25 * 10**12 + 1
+    wide.add_duplex("gpu0", "gpu1", odd, 0, count=3)
+    wide.add_duplex("gpu1", "gpu2", 3 * odd - 1, 0)
+    machine = wide.build()
+    network = Network(machine)
+    assert least_cut(network, 0, [2]).tolist() == [True, True, False]
+    assert network.capacity(np.array([True, True, False])) == 3 * odd - 1
+    assert network.capacity(np.array([True, False, False])) == 3 * odd
+
+
+def test_common_factors_of_bandwidths_change_no_cut():
+    narrow, wide = (machines.torus((3, 3), bandwidth=rate, latency="1us") for rate in ("1B/s", "50GB/s"))
+    assert Network(narrow).links == Network(wide).links
+
+
+@pytest.mark.parametrize(
+    ("topology", "count"),
+    [
+        (machines.ring(7), 1),
+        (machines.switch(9), 2),
+        (machines.torus((4, 4)), 1),
+        (machines.line(6), 3),
+        (machines.mesh((3, 3)), 3),
+        (machines.fat_tree(16, 4), 3),
+    ],
+)
+def test_classes_follow_the_symmetry(topology, count):
+    assert len(set(classes(topology).tolist())) == count
+
+
+def test_classes_keep_a_special_node_apart():
+    topology = machines.bidirectional_ring(6)
+    assert len(set(classes(topology, [0]).tolist())) == 4  # by distance from node 0: 0, 1, 2, 3
+    assert len(set(classes(machines.ring(6), [0]).tolist())) == 6  # one way round all differ
+
+
+def test_candidates_are_modules_islands_and_subtrees():
+    topology = machines.rail_optimized(3, 4)
+    found = candidate_cuts(topology)
+    sides = {tuple(inside[topology.rank_nodes].tolist()) for inside in found.values()}
+    for node in range(3):
+        assert tuple(node * 4 <= r < node * 4 + 4 for r in range(12)) in sides
+    assert "node[0]" in found
+    leaves = candidate_cuts(machines.fat_tree(16, 4))
+    held = sorted(int(inside[: 16].sum()) for inside in leaves.values())
+    assert held == [4, 4, 4, 4]
+    assert len(candidate_cuts(topology, limit=2)) == 2
+
+
+def test_no_candidate_holds_all_ranks_or_one():
+    for topology in (machines.rail_optimized(2, 4), machines.tree(2, 3), machines.dragonfly(3, 2, 2)):
+        for inside in candidate_cuts(topology).values():
+            assert 1 < inside[topology.rank_nodes].sum() < topology.n_ranks
+
+
+def test_latencies_pass_ranks_but_no_other_node_that_does_not_forward():
+    builder = machines.TopologyBuilder("gates")
+    for name, kind in (("a", "gpu"), ("b", "gpu"), ("c", "gpu"), ("x", "nic")):
+        builder.add_node(name, kind, forwards=name in ("a", "c"), send_overhead=700_000)
+    builder.add_link("a", "b", 10**9, 10**6)
+    builder.add_link("b", "c", 10**9, 10**6)
+    builder.add_link("a", "x", 10**9, 1)
+    builder.add_link("x", "c", 10**9, 1)
+    topology = builder.build()
+    start = np.full((1, 4), UNREACHED)
+    start[0, 0] = 0
+    times = least_latencies(topology, start)[0]
+    # b does not forward, but it is a rank: it may send the data anew, at the cost of its overhead; x may not
+    assert times.tolist() == [0, 10**6, 2 * 10**6 + 700_000, 1]
+    end = np.full((1, 4), UNREACHED)
+    end[0, 2] = 0
+    assert least_latencies(topology, end, backwards=True)[0].tolist() == [2 * 10**6 + 700_000, 1_700_000, 0, UNREACHED]

@@ -1,0 +1,66 @@
+"""The notebooks run from top to bottom, and what they print is what is stored in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def printed(notebook: Any) -> list[str]:
+    """What each cell of code printed."""
+    return [
+        "".join(output.text for output in cell.outputs if output.output_type == "stream")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def pictures(notebook: Any) -> list[int]:
+    """Number of pictures that each cell of code shows."""
+    return [
+        sum("image/png" in output.get("data", {}) for output in cell.outputs)
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def test_the_first_notebook_is_there() -> None:
+    assert "01-first-all-reduce.ipynb" in [path.name for path in NOTEBOOKS]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs_and_prints_what_is_stored(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path))  # history and connection files go with the test
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # the kernel chooses the one that shows pictures in the notebook
+    stored, fresh = read(path), read(path)
+    for cell in fresh.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = NotebookClient(fresh, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}})
+    client.execute()  # raises with the traceback of a cell that fails
+    assert printed(fresh) == printed(stored), "run `jupyter execute --inplace` on the notebook and look at what changed"
+    assert pictures(fresh) == pictures(stored)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_reads_well_without_running_it(path: Path) -> None:
+    notebook = read(path)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert sum(pictures(notebook)) >= 1
+    assert sum(map(bool, printed(notebook))) >= len(cells) / 2
+    assert any("assert " in cell.source for cell in cells)
