@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from itertools import product
 
@@ -61,9 +62,7 @@ def test_channels_on_one_link_hide_the_latency():
 
 def test_chain_of_section_1_has_its_best_number_of_slices_at_28():
     def time(slices):
-        return closed_form(
-            "ring", Collective("broadcast", 8), 64_000_000, 5e-6, 1e-11, slices=slices, synchronous=True
-        )
+        return closed_form("ring", Collective("broadcast", 8), 64_000_000, 5e-6, 1e-11, slices=slices, synchronous=True)
 
     assert min(range(1, 65), key=time) == 28
     assert time(28) == pytest.approx(947.14e-6, rel=1e-5)  # the optimum over real k, 27.71, is 947.13 us
@@ -150,6 +149,12 @@ def test_unknown_algorithms_and_operations_have_no_formula():
     assert form("nonesuch", "all_reduce", 1, 100) is None
 
 
+def test_predictions_can_be_sent_to_another_process():
+    p = form("ring", "all_reduce", 3, 100)
+    copy = pickle.loads(pickle.dumps(p))
+    assert (copy, vars(copy)) == (p, vars(p))
+
+
 def test_bad_costs_are_refused():
     with pytest.raises(InputError, match="at least 0"):
         closed_form("ring", Collective("all_reduce", 4), -1, ALPHA, BETA)
@@ -227,9 +232,7 @@ def test_predict_reads_costs_off_the_routes():
     assert p.latency == pytest.approx(6 * 2.5e-6, rel=1e-12)
     assert p.bandwidth == pytest.approx(6 * 1e-6, rel=1e-12)
     assert p.reduction == pytest.approx(3 * 0.5e-6, rel=1e-12)
-    stored = predict(
-        "ring", Collective("all_gather", 4), 4000, topology, pairs(RING), network="store_and_forward"
-    )
+    stored = predict("ring", Collective("all_gather", 4), 4000, topology, pairs(RING), network="store_and_forward")
     assert stored == pytest.approx(3 * (2.5e-6 + 2e-6), rel=1e-12)
 
 

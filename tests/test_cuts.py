@@ -132,7 +132,7 @@ def test_candidates_are_modules_islands_and_subtrees():
         assert tuple(node * 4 <= r < node * 4 + 4 for r in range(12)) in sides
     assert "node[0]" in found
     leaves = candidate_cuts(machines.fat_tree(16, 4))
-    held = sorted(int(inside[: 16].sum()) for inside in leaves.values())
+    held = sorted(int(inside[:16].sum()) for inside in leaves.values())
     assert held == [4, 4, 4, 4]
     assert len(candidate_cuts(topology, limit=2)) == 2
 

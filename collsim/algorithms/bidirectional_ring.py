@@ -20,7 +20,7 @@ WAYS = (1, -1)
 def bidirectional_ring_all_reduce(
     ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
 ) -> Schedule:
-    """All_reduce on two rings of opposite direction.
+    """Two rings of opposite direction, each with half of the message.
 
     Time on links of latency alpha and bandwidth B a direction: ``2(N-1)(alpha + S/(2 N B))``.
 
@@ -62,7 +62,7 @@ def bidirectional_ring_all_reduce(
 def bidirectional_ring_reduce_scatter(
     ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
 ) -> Schedule:
-    """Reduce_scatter on two rings: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
+    """Two rings of opposite direction: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def bidirectional_ring_reduce_scatter(
 def bidirectional_ring_all_gather(
     ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
 ) -> Schedule:
-    """All_gather on two rings: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
+    """Two rings of opposite direction: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
 
     Examples
     --------

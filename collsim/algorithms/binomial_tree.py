@@ -33,7 +33,7 @@ def _edges(ranks: int) -> tuple[Array, Array, Array, int]:
 
 @algorithm("broadcast", "binomial_tree")
 def binomial_tree_broadcast(ranks: int, root: int = 0, *, order: Sequence[int] | None = None) -> Schedule:
-    """Binomial broadcast; ``ceil(log2 N) (alpha + S/B)`` for powers of two.
+    """Whoever has the message sends it on: ``ceil(log2 N) (alpha + S/B)`` for powers of two.
 
     Parameters
     ----------

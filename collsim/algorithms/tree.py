@@ -108,7 +108,7 @@ def tree_reduce(
 
 @algorithm("all_reduce", "tree")
 def tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None, k: int = 2, slices: int = 32) -> Schedule:
-    """Pipelined reduce up a k-ary tree and broadcast down it; a slice turns round as soon as the root has it.
+    """Pipelined reduce up a k-ary tree and broadcast down it; a slice turns round once the root has it.
 
     Parameters as in `tree_broadcast`; the first of ``order`` is the root.
 

@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from collsim.errors import CollsimError, ProofError, did_you_mean
+
 __all__ = ["main", "parser"]
+
+EXIT_CODES = "exit codes: 0 all is well; 1 a schedule is wrong; 2 the call is wrong (one line on stderr says why)"
 
 
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong call in one line."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # the parser of a command refuses what it does not know by itself: it knows the flags that come near
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = list(self._option_string_actions)
+            hints = (did_you_mean(word.partition("=")[0], known) for word in unknown if word.startswith("-"))
+            self.error(f"unknown: {' '.join(unknown)}{next(filter(None, hints), '')}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
+        choice = re.match(r"argument (\w+): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice:
+            names = re.findall(r"[\w-]+", choice[3])
+            message = (
+                f"{choice[1]}: expected one of {', '.join(names)}, got {choice[2]!r}{did_you_mean(choice[2], names)}"
+            )
         self.exit(2, f"collsim: error: {' '.join(message.split())}; see {self.prog} --help\n")
 
 
@@ -28,24 +50,31 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="collsim",
         description="Simulate collective communication: prove the data, time the links, compare with theory.",
-        epilog="example:\n  collsim run topologies/dgx-h100.yaml all_reduce -b 8 -e 1G -f 2 --algorithm ring",
+        epilog="examples:\n"
+        "  collsim run topologies/dgx-h100.yaml all_reduce -b 8 -e 1G -f 2 --algorithm ring\n"
+        "  collsim topology show topologies/fat-tree-16.yaml\n"
+        "  collsim check my_variant.py:bidirectional_ring --ranks 2-17\n\n" + EXIT_CODES,
     )
     top.add_argument("--version", action="version", version=f"collsim {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    _add_run(commands)
-    topology = commands.add_parser("topology", help="look at a machine")
-    what = topology.add_subparsers(dest="what", metavar="WHAT", required=True, parser_class=_Parser)
-    show = what.add_parser("show", help="print what a topology file describes")
-    show.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML)")
-    listing = commands.add_parser("algorithms", help="list the algorithms of each operation")
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    check = commands.add_parser(
-        "check",
-        help="prove an algorithm for many numbers of ranks",
-        epilog="example:\n  collsim check my_variant.py:bidirectional_ring --ranks 2-17",
+    commands = top.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
-    check.add_argument("function", metavar="FILE.py:FUNCTION", help="your function, or OPERATION:NAME of a shipped one")
-    check.add_argument("--ranks", default="2-9", metavar="N,N-N", help="numbers of ranks (default 2-9)")
+    _add_run(commands)
+    topology = commands.add_parser("topology", help="look at a machine", description="Look at a machine.")
+    what = topology.add_subparsers(title="commands", dest="what", metavar="WHAT", required=True, parser_class=_Parser)
+    show = what.add_parser(
+        "show",
+        help="print what a topology file describes",
+        description="Print what a topology file describes: devices, links, routes and the ring order.",
+    )
+    show.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML)")
+    listing = commands.add_parser(
+        "algorithms",
+        help="list the algorithms of each operation",
+        description="List the algorithms of each operation and their parameters.",
+    )
+    listing.add_argument("--json", action="store_true", help="print {operation: [names]} as JSON")
+    _add_check(commands)
     return top
 
 
@@ -53,61 +82,102 @@ def _add_run(commands: Any) -> None:
     run = commands.add_parser(
         "run",
         help="simulate a collective over a range of sizes",
-        epilog="example:\n  collsim run topologies/ring8.yaml reduce_scatter -b 1M -e 1M --algorithm ring --plot timeline.png",
+        description="Simulate a collective over a range of sizes. The table has the columns of nccl-tests, then what\n"
+        "theory says, by how much the simulated time is above it, the least time that any algorithm\n"
+        "could take, and that bound over the time.",
+        epilog="examples:\n"
+        "  collsim run topologies/ring8.yaml reduce_scatter -b 1M -e 1M --algorithm ring --plot timeline.png\n"
+        "  collsim run topologies/dgx-1-v100.yaml all_reduce -b 64M -e 64M -p order=0,1,2,3,4,5,6,7\n"
+        "  collsim run topologies/line8.yaml broadcast --root 3 -a tree -p k=1 -p slices=64 --json\n\n" + EXIT_CODES,
     )
     run.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML)")
-    run.add_argument("operation", metavar="OPERATION", help="all_reduce, all_gather, broadcast, ...")
-    run.add_argument("-a", "--algorithm", default="ring", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring)")
-    run.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size; K, M, G are binary (default 32M)")
-    run.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 32M, or the smallest)")
-    run.add_argument("-f", "--stepfactor", default="2", metavar="N", help="factor between sizes (default 2)")
-    run.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
-    run.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
-    run.add_argument(
+    run.add_argument("operation", metavar="OPERATION", help="all_reduce, reduce_scatter, ... (see: collsim algorithms)")
+    what = run.add_argument_group("what to run")
+    what.add_argument(
+        "-a", "--algorithm", default="ring", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring)"
+    )
+    what.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, for instance -p channels=2 -p slices=8 -p order=0,2,1,3",
+        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
     )  # fmt: skip
-    run.add_argument(
+    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    sizes = run.add_argument_group("sizes, as in nccl-tests (K, M and G are powers of 1024)")
+    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size (default 32M)")
+    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 32M, or the smallest)")
+    sizes.add_argument("-f", "--stepfactor", default="2", metavar="N", help="factor between sizes (default 2)")
+    sizes.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
+    how = run.add_argument_group("how to run it")
+    how.add_argument(
         "--network", default="cut_through", metavar="MODEL",
         help="alpha_beta, store_and_forward, cut_through (default) or fluid",
     )  # fmt: skip
-    run.add_argument("--engine", default="auto", metavar="NAME", help="auto (default) or reference")
-    run.add_argument("--synchronous", action="store_true", help="a barrier between steps, as textbooks assume")
-    run.add_argument("--no-check", action="store_true", help="skip the proof and the check of the data")
-    run.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    run.add_argument("--plot", metavar="FILE", help="draw the timeline of the largest size (png, svg, pdf)")
+    how.add_argument("--engine", default="auto", metavar="NAME", help="auto (default) or reference")
+    how.add_argument("--synchronous", action="store_true", help="a barrier between steps, as textbooks assume")
+    how.add_argument("--no-check", action="store_true", help="skip the proof and the check of the data")
+    output = run.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    output.add_argument("--plot", metavar="FILE", help="draw the timeline of the largest size (.png, .svg or .pdf)")
+
+
+def _add_check(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="prove an algorithm for many numbers of ranks",
+        description="Put a function that returns schedules through the battery of collsim.testing: proof,\n"
+        "execution on data against NumPy, volumes, text form, and time against the lower bound.",
+        epilog="examples:\n"
+        "  collsim check my_variant.py:bidirectional_ring --ranks 2-17\n"
+        "  collsim check all_reduce:ring --ranks 2,4,8\n\n" + EXIT_CODES,
+    )
+    check.add_argument("function", metavar="FILE.py:FUNCTION", help="your function, or OPERATION:NAME of a shipped one")
+    check.add_argument("--ranks", default="2-9", metavar="N,N-N", help="numbers of ranks (default 2-9)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 1 for a failed proof, 2 for anything wrong in the call."""
-    arguments = parser().parse_args(argv)
-    from collsim.errors import CollsimError, ProofError
-
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names come from files; a terminal that cannot show one must not end the run
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if arguments.command == "run":
-            from collsim.cli.run import run
-
-            return run(arguments)
-        if arguments.command == "check":
-            from collsim.cli.check import check
-
-            return check(arguments)
-        from collsim.cli.show import show_algorithms, show_topology
-
-        return show_topology(arguments) if arguments.command == "topology" else show_algorithms(arguments)
+        try:
+            return _command(parser().parse_args(argv))
+        finally:
+            sys.stdout.flush()  # here, where it can still be told what is wrong with it; --help comes by as well
     except ProofError as error:
-        print(f"collsim: proof failed: {_one_line(error)}", file=sys.stderr)
-        return 1
+        return _say(f"collsim: proof failed: {error}", 1)
     except CollsimError as error:
-        print(f"collsim: error: {_one_line(error)}", file=sys.stderr)
-        return 2
+        return _say(f"collsim: error: {error}", 2)
     except BrokenPipeError:
-        # the reader of our output (head, less) has gone; nothing is wrong with us
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader of our output (head, less) has gone; nothing is wrong with us
         return 0
+    except OSError as error:
+        _drop_output()
+        return _say(f"collsim: error: {error.filename or 'output'}: {error.strerror or error}", 2)
     except KeyboardInterrupt:
-        return 130
+        return _say("collsim: interrupted", 130)
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def _command(arguments: argparse.Namespace) -> int:
+    if arguments.command == "run":
+        from collsim.cli.run import run
+
+        return run(arguments)
+    if arguments.command == "check":
+        from collsim.cli.check import check
+
+        return check(arguments)
+    from collsim.cli.show import show_algorithms, show_topology
+
+    return show_topology(arguments) if arguments.command == "topology" else show_algorithms(arguments)
+
+
+def _say(text: str, code: int) -> int:
+    # one line, and words that are not absurdly long, whatever was given
+    print(re.sub(r"(\S{200})\S+", r"\1...", " ".join(text.split())), file=sys.stderr)
+    return code
+
+
+def _drop_output() -> None:
+    """Send what is still buffered nowhere, or the interpreter would complain about it when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

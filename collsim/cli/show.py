@@ -24,15 +24,19 @@ def show_algorithms(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(table, indent=2))
         return 0
+    width = max(len(name) for names in table.values() for name in names)
     for operation, names in table.items():
         print(operation)
         for name in names:
             function = algorithms.find(operation, name)
-            first = (inspect.getdoc(function) or "").splitlines()[0].rstrip(".")
+            first_sentence = (inspect.getdoc(function) or "").partition("\n")[0].partition(". ")[0]
+            print(f"  {name:<{width}}  {first_sentence.rstrip('.').replace('`', '')}".rstrip())
             options = [
-                f"{p.name}={p.default}"
-                for p in inspect.signature(function).parameters.values()
-                if p.name not in ("ranks", "root", "order")
+                f"{p.name}=..." if p.default in (None, p.empty) else f"{p.name}={p.default}"
+                for p in list(inspect.signature(function).parameters.values())[1:]
+                if p.name != "root"
             ]
-            print(f"  {name:<20} {first}" + (f" [{', '.join(options)}]" if options else ""))
+            if options:
+                print(f"  {'':<{width}}    {' '.join(options)}")
+    print("\nParameters are given as -p NAME=VALUE; order is the ring order of the topology if it is not given.")
     return 0

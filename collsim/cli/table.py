@@ -8,10 +8,12 @@ from collsim.engine.result import Result
 
 __all__ = ["HEADER", "Row", "format_row"]
 
+# The first nine columns are those of nccl-tests, to the blank, so that what reads its logs reads ours.
 HEADER = """\
 #
-#       size         count      type   redop    root     time   algbw   busbw #wrong    theory   error     bound   effic.
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)     (%)      (us)      (%)"""
+#       size         count      type   redop    root     time   algbw   busbw #wrong   theory   error    bound  effic.
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)     (%)     (us)     (%)\
+"""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,25 @@ class Row:
 
     @property
     def error(self) -> float | None:
-        """Simulated time over theory, minus one."""
+        """Simulated time over theory, minus one; None without a theory or where it says that no time passes."""
         theory = self.result.theory
         return None if theory is None or not theory else self.result.time / float(theory) - 1
 
 
 def _time(us: float) -> str:
-    """Microseconds in seven characters, as nccl-tests prints them."""
-    if us >= 10000:
-        return f"{us:7.0f}"
-    return f"{us:7.1f}" if us >= 100 else f"{us:7.2f}"
+    """Microseconds in seven characters (more from ten seconds on), as nccl-tests prints them."""
+    if us >= 9999.95:
+        return f"{us:.0f}"
+    return f"{us:.1f}" if us >= 99.995 else f"{us:.2f}"
+
+
+def _fitting(value: float, width: int, sign: str = "") -> str:
+    """Two decimals, or as many as fit into the width."""
+    for decimals in (2, 1):
+        text = f"{value:{sign}.{decimals}f}"
+        if len(text) <= width:
+            return text
+    return f"{value:{sign}.0f}"
 
 
 def format_row(row: Row) -> str:
@@ -56,10 +67,12 @@ def format_row(row: Row) -> str:
     count = r.size // r.element_size // (c.ranks if c.is_blocked else 1)
     redop = "sum" if c.reduces else "none"
     root = c.root if c.is_rooted else -1
-    wrong = "N/A" if row.wrong is None else f"{row.wrong:g}"
-    theory = "N/A" if r.theory is None else _time(r.theory * 1e6).strip()
-    error = "N/A" if row.error is None else f"{100 * row.error:+.2f}"
+    wrong = "N/A" if row.wrong is None else row.wrong
+    theory = "N/A" if r.theory is None else _time(r.theory * 1e6)
+    # rounded first, so that no error is a negative zero
+    error = "N/A" if row.error is None else _fitting(round(100 * row.error, 2) + 0.0, 6, "+")
     return (
-        f"{r.size:>12}  {count:>12}  {row.dtype:>8}  {redop:>6}  {root:>6}  {_time(r.time * 1e6)}  {r.algbw / 1e9:6.2f}  "
-        f"{r.busbw / 1e9:6.2f}  {wrong:>5}  {theory:>8}  {error:>6}  {_time(r.bound * 1e6):>8}  {100 * r.efficiency:7.2f}"
+        f"{r.size:>12}  {count:>12}  {row.dtype:>8}  {redop:>6}  {root:>6}  {_time(r.time * 1e6):>7}  "
+        f"{_fitting(r.algbw / 1e9, 6):>6}  {_fitting(r.busbw / 1e9, 6):>6}  {wrong:>5}  {theory:>7}  {error:>6}  "
+        f"{_time(r.bound * 1e6):>7}  {_fitting(100 * r.efficiency, 6):>6}"
     )

@@ -116,8 +116,20 @@ class Result:
     @cached_property
     def bound(self) -> Bound:
         """Least time that any algorithm could take on this topology, in seconds, with what makes it so."""
+        collective, schedule = self.schedule.collective, self.schedule
+        blocks = None
+        if collective.is_blocked and collective.operation != "all_to_all":
+            # as this schedule cuts them: with more chunks a rank, a remainder goes to other ranks
+            by_place = np.zeros(schedule.chunks, dtype=np.int64)
+            by_place[schedule.place_of(np.arange(schedule.chunks))] = schedule.elements(self.size // self.element_size)
+            blocks = (by_place.reshape(collective.ranks, -1).sum(axis=1) * self.element_size).tolist()
         return lower_bound(
-            self.schedule.collective, self.size, self.topology, network=self.network, element_size=self.element_size
+            collective,
+            self.size,
+            self.topology,
+            network=self.network,
+            element_size=self.element_size,
+            blocks=blocks,
         )
 
     @property

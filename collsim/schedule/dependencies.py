@@ -39,7 +39,9 @@ def locations(schedule: Schedule, end: Array, buffer: Array, chunk: Array) -> Ar
 
 
 def infer(schedule: Schedule, transfers: Transfers, *, zero_copy: bool = False) -> tuple[Array, Array]:
-    """Predecessors of each transfer in CSR form ``(ptr, pred)``, ascending.
+    """Return the predecessors of each transfer in CSR form ``(ptr, pred)``, ascending.
+
+    With ``zero_copy`` a write also waits for the reads, by earlier steps, of what it overwrites or adds to.
 
     Raises
     ------
@@ -243,7 +245,7 @@ def _sets(schedule: Schedule, block: Any, plan: Plan, side: str) -> list[tuple[i
 
 
 def _distance(mine: frozenset[int], theirs: frozenset[int], shift: int, width: int, times: int) -> int | None:
-    """Return the d in 0..times-1 with mine = theirs - d * shift (mod width); -1 if the sets never meet; None if in part."""
+    """Return the d in 0..times-1 with mine = theirs - d * shift (mod width); -1 if they never meet, None if in part."""
     if times == 1:
         return 0 if mine == theirs else (None if mine & theirs else -1)
     g = int(np.gcd(shift, width))
@@ -325,15 +327,18 @@ def window(
     keyed: list[dict[tuple[int, ...], list[int]]] = []
     for phase in schedule.phases:
         keys: dict[tuple[int, ...], list[int]] = {}
-        for row, key in enumerate(zip(*(getattr(phase.block, name).tolist() for name in per), strict=True)):
-            keys.setdefault(key, []).append(row)
+        columns = [getattr(phase.block, name).tolist() for name in per]
+        for row in range(len(phase.block)):
+            keys.setdefault(tuple(column[row] for column in columns), []).append(row)
         keyed.append(keys)
     for number, keys in enumerate(keyed):
+        times = schedule.phases[number].times
         for key, rows in keys.items():
             m = len(rows)
             for position, row in enumerate(rows):
                 distance, ordinal = -((position - n) // m), (position - n) % m
-                edges.append(Edge(number, row, number, rows[ordinal], distance, at))
+                if distance < times:
+                    edges.append(Edge(number, row, number, rows[ordinal], distance, at))
                 # over the borders: iterations count on backwards, until the window is filled
                 with_key = without_key = 0
                 for earlier in range(number - 1, -1, -1):
@@ -348,6 +353,7 @@ def window(
                             f"window: {dict(zip(per, key, strict=True))} has {m} rows in phase {number} and "
                             f"{len(theirs)} in phase {earlier}; expected as many, write them as one block"
                         )
-                    edges.append(Edge(number, row, earlier, theirs[ordinal], distance + without_key, at))
                     with_key += schedule.phases[earlier].times
+                    if distance < times + with_key:
+                        edges.append(Edge(number, row, earlier, theirs[ordinal], distance + without_key, at))
     return replace(schedule, edges=tuple(edges))

@@ -219,7 +219,7 @@ class Schedule:
         by_place[order] = sizes
         return np.asarray((np.cumsum(by_place) - by_place)[order])
 
-    def labelled(self, algorithm: str, **parameters: Any) -> Schedule:
+    def labelled(self, algorithm: str, /, **parameters: Any) -> Schedule:
         """Return the same schedule under the name of the algorithm that built it."""
         return replace(self, algorithm=algorithm, parameters=parameters)
 

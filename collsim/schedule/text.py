@@ -32,7 +32,7 @@ __all__ = ["from_text", "to_text"]
 
 INT32 = 2**31 - 1
 LETTERS = "ios"
-COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|(?:^|\s)#.*$')  # not inside JSON text
+COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|#.*')  # not inside JSON text
 SET = re.compile(r"([ios]?)(?:(\d+)(?:\+(\d+)(?:\*(-?\d+))?)?|\{(\d+(?:,\d+)*)\})")
 ROW = re.compile(r"(\d+)\s+(->|=>)\s+(\d+)\s+(\S+)(?:\s+>\s+(\S+))?((?:\s+\w+=-?\d+)*)")
 
@@ -126,8 +126,8 @@ class _Reader:
         self.label: tuple[str, dict[str, Any]] = ("", {})
         self.blocks: list[dict[str, Any]] = []
 
-    def fail(self, expected: str, got: str) -> NoReturn:
-        raise ScheduleError(f"schedule text, line {self.number}: expected {expected}, got {got!r}")
+    def fail(self, expected: str, got: str, hint: str = "") -> NoReturn:
+        raise ScheduleError(f"schedule text, line {self.number}: expected {expected}, got {got!r}{hint}")
 
     def line(self, line: str) -> None:
         text = line.strip()
@@ -147,7 +147,7 @@ class _Reader:
         for word in words:
             key, equals, value = word.partition("=")
             if not equals or key not in known:
-                self.fail("one of " + ", ".join(k + "=" for k in known), word + did_you_mean(key, known))
+                self.fail("one of " + ", ".join(k + "=" for k in known), word, did_you_mean(key, known))
             limit = 10**18 if key == "lag" else INT32
             result[key] = value if isinstance(known[key], str) else self.integer(value, limit)
         return result
@@ -159,7 +159,7 @@ class _Reader:
 
     def read_head(self, word: str, rest: str) -> None:
         if word not in OPERATIONS:
-            self.fail("an operation such as all_reduce", word + did_you_mean(word, OPERATIONS))
+            self.fail("an operation such as all_reduce", word, did_you_mean(word, OPERATIONS))
         given = self.options(rest.split(), {"ranks": 0, "chunks": 0, "root": 0, "scratch": 0, "in_place": "yes"})
         if given["in_place"] not in ("yes", "no"):
             self.fail("in_place=yes or in_place=no", given["in_place"])

@@ -111,7 +111,7 @@ def closed_form(
             reducing, copying, channels * slices, costs, shares_link=True, synchronous=synchronous
         )
     elif algorithm == "bidirectional_ring":
-        terms, text, why = _bidirectional(ranks, reducing, copying, channels * slices, costs, synchronous)
+        terms, text, why, cut_text = _bidirectional(ranks, reducing, copying, channels * slices, costs, synchronous)
     else:
         terms, text, why = _tree(algorithm, op, ranks, k, slices, costs, synchronous)
     result = Prediction.of(terms, f"{text}, m = {cut_text}", why)
@@ -142,17 +142,21 @@ def _cut(algorithm: str, op: str, ranks: int, channels: int, slices: int) -> tup
 
 def _bidirectional(
     ranks: int, reducing: int, copying: int, pieces: int, costs: Costs, synchronous: bool
-) -> tuple[Terms, str, str]:
-    # two ranks are each other's neighbour on both sides
+) -> tuple[Terms, str, str, str]:
+    # the pieces of both ways share a rank's one port; and two ranks are each other's neighbour on both sides
     one_link = costs.ports == "one" or ranks == 2
     both = rings.ring(reducing, copying, 2 * pieces, costs, shares_link=one_link, synchronous=synchronous)
+    both_text = f"S/(C N), C = {2 * pieces}"
     if one_link or pieces == 1:
-        return both
+        return *both, both_text
+    way_text = f"S/(2 C N), C = {pieces}"
     way = rings.ring(reducing, copying, pieces, costs, shares_link=True, synchronous=synchronous)
     if not (costs.overhead or (costs.adding and reducing)):
-        return way
-    terms, text, _ = max(way, both, key=lambda form: form[0].total)
-    return terms, text, "the two ways share a rank's sender and reducer but not its links"
+        return *way, way_text
+    why = "the two ways share a rank's sender and reducer but not its links"
+    if way[0].total > both[0].total:
+        return way[0], way[1], why, way_text
+    return both[0], both[1], why, both_text
 
 
 def _tree(

@@ -29,9 +29,7 @@ class Terms:
         return self.latency + self.bandwidth + self.reduction
 
     def __add__(self, other: Terms) -> Terms:
-        return Terms(
-            self.latency + other.latency, self.bandwidth + other.bandwidth, self.reduction + other.reduction
-        )
+        return Terms(self.latency + other.latency, self.bandwidth + other.bandwidth, self.reduction + other.reduction)
 
     def __sub__(self, other: Terms) -> Terms:
         return self + (-1) * other
@@ -97,7 +95,6 @@ class Costs:
             Terms(bandwidth=self.wire if link else 0.0),
             Terms(reduction=self.adding if reducer else 0.0),
         )
-
 
     def text(self, reduces: bool = False) -> str:
         """Write the formula of a message alone."""

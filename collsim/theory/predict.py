@@ -172,8 +172,10 @@ def _sharing(
     together: Counter[tuple[int, int]] = Counter()
     for group in users.values():
         for side in (0, 1):
-            if len(ends := {pair[side] for pair in group}) == 1:
-                together[side, *ends] = max(together[side, *ends], len(group))
+            ends = {pair[side] for pair in group}
+            if len(ends) == 1:
+                port = (side, ends.pop())
+                together[port] = max(together[port], len(group))
     peers = {(side, end): n for side in (0, 1) for end, n in Counter(pair[side] for pair in ways).items() if n > 1}
     if all(together[peer] <= 1 for peer in peers) and peers:
         return "each", why

@@ -72,13 +72,16 @@ def ring(
         )
         if not costs.adding:
             return terms, f"max(2(N-1) h + (C-1) g, (2(N-1) C - 1) g + h), h = {copy_text}, g = {gap_text}", ""
-        return terms, (
-            "max((N-1) (h + h') + (C-1) g, (N-1) h + ((N-1) C - 1) g + h', (2(N-1) C - 1) g + h'), "
-            f"h = {hop_text}, h' = {copy_text}, g = {gap_text}"
-        ), ""
+        return (
+            terms,
+            (
+                "max((N-1) (h + h') + (C-1) g, (N-1) h + ((N-1) C - 1) g + h', (2(N-1) C - 1) g + h'), "
+                f"h = {hop_text}, h' = {copy_text}, g = {gap_text}"
+            ),
+            "",
+        )
     text = (
-        "max((N-1) h + (C-1) g, ((N-1) C - 1) g + h) + (N-1) h', "
-        f"h = {hop_text}, h' = {copy_text}, g = {add_gap_text}"
+        f"max((N-1) h + (C-1) g, ((N-1) C - 1) g + h) + (N-1) h', h = {hop_text}, h' = {copy_text}, g = {add_gap_text}"
     )
     terms = last(reducing, add, add_gap) + copying * copy
     if gap.total == 0:

@@ -138,9 +138,7 @@ def kary(op: str, ranks: int, k: int, slices: int, costs: Costs, *, synchronous:
         rest = alone if up and down else 0
         if not up:
             return steps * costs.copy, _sum((steps, costs.text())), ""
-        return (
-            steps * costs.reduce + rest * costs.copy, _sum((steps, costs.text(True)), (rest, costs.text())), why
-        )
+        return (steps * costs.reduce + rest * costs.copy, _sum((steps, costs.text(True)), (rest, costs.text())), why)
     total, texts = Terms(), []
     paces: list[tuple[Terms, str]] = []
     for reduces in [True] * up + [False] * down:
@@ -201,14 +199,13 @@ def _kary_reduce(height: int, width: int, k: int, later: Later) -> Way:
 def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous: bool) -> Form:
     """Two binary trees with half of the data each: an estimate.
 
-    Every rank sends and receives two messages a slice, in whichever order they come, and each level costs a hop and one
-    message waited for. Sanders, Speck and Traff show that with a colouring of the edges ``2 h + 2 (k - 1)`` messages
-    one after the other are enough; queues in order of arrival come close to it.
+    Each level costs a hop and one message waited for. Every rank sends and receives two messages a slice; Sanders,
+    Speck and Traff show that with a colouring of the edges ``2 h + 2 (k - 1)`` messages one after the other are enough.
+    Queues in order of arrival come close to that on the way down, and lose about half as much again on the way up.
     """
     one = costs.ports == "one" or ranks == 2
     # with a root, the root of the second tree hangs below it, which adds a level unless N - 1 is a power of two
     height = (ranks - 1).bit_length() + (op != "all_reduce" and (ranks - 1) & (ranks - 2) != 0)
-    messages = 1 if ranks == 2 and op == "all_reduce" else 2
     total, texts = Terms(), []
     for reduces in (True, False):
         if op == ("broadcast" if reduces else "reduce"):
@@ -222,6 +219,8 @@ def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous
             total += steps * (hop + gap)
             texts.append(f"{steps} ({costs.text(reduces)} + {name})")
             continue
+        # slices of leaves are ready at once and hold up those that inner ranks pass on, in the ports of both
+        messages = 1 if ranks == 2 and op == "all_reduce" else 3 if reduces and ranks > 2 else 2
         pace, pace_text = messages * gap, f"{messages} {name}"
         if own.total > pace.total:
             pace, pace_text = own, costs.gap_text(link=True, reducer=reduces, sender=True)

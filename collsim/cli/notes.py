@@ -1,0 +1,160 @@
+"""The lines below the table: what was checked, where the time goes, and why it is not what theory says."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+import numpy as np
+
+from collsim.cli.table import Row
+from collsim.engine.result import Result
+from collsim.schedule.check import Proof
+from collsim.units import format_size
+
+__all__ = ["notes"]
+
+WIDTH = 114
+MOST_LINKS = 3
+MOST_PAIRS = 4
+
+
+def notes(rows: Sequence[Row], proof: Proof | None) -> list[str]:
+    """Return lines about the rows; all but the first are about the last row, which is the largest size."""
+    result = rows[-1].result
+    paragraphs = [
+        ("checked", _checked(rows, proof)),
+        *_time(result),
+        *_theory(result),
+        *_bound(result),
+        *_shared(result),
+    ]
+    lines: list[str] = []
+    for label, text in paragraphs:
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=f"{label:<8} ", subsequent_indent=" " * 9, break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
+    return lines
+
+
+def us(seconds: float) -> str:
+    """Microseconds in plain text.
+
+    Examples
+    --------
+    >>> us(1.5e-6), us(4.2e-11), us(-0.0)
+    ('1.50', '0.000042', '0')
+    """
+    value = seconds * 1e6
+    if not round(value, 6):
+        return "0"
+    return f"{value:.2f}" if abs(value) >= 0.005 else f"{value:.6f}".rstrip("0")
+
+
+def _checked(rows: Sequence[Row], proof: Proof | None) -> str:
+    if proof is None:
+        return "nothing (--no-check): #wrong is N/A"
+    if proof.complete:
+        chunks = "the only chunk" if proof.chunks == 1 else f"all {proof.chunks:,} chunks"
+    else:
+        chunks = f"{proof.checked:,} of {proof.chunks:,} chunks (a sample)"
+    by_data = [row.result.size for row in rows if row.wrong_by == "data"]
+    if len(by_data) == len(rows):
+        how = "#wrong was counted by executing on data"
+    elif by_data:
+        how = f"#wrong was counted by executing on data up to {format_size(max(by_data))}, above it is the proof's"
+    else:
+        how = "#wrong is the proof's (too much to execute on data)"
+    return "; ".join([f"{chunks} proven", how, *proof.unused, *proof.warnings])
+
+
+def _time(r: Result) -> list[tuple[str, str]]:
+    hops = len(r.critical_path)
+    if not hops:
+        return [("time", "no transfer is needed")]
+    where = f"at {format_size(r.size)}, along the {hops:,} transfer{'s' * (hops > 1)} of the critical path"
+    queueing = "; queueing is waiting behind other messages" if r.breakdown_ps["queueing"] else ""
+    return [("time", f"{us(r.time)} us{_sum(r.breakdown)}, {where}{queueing}")]
+
+
+def _theory(r: Result) -> list[tuple[str, str]]:
+    theory = r.theory
+    if theory is None:
+        return [("theory", f"there is no formula for {r.schedule.algorithm or 'an algorithm of your own'}")]
+    terms = {name: getattr(theory, name) for name in ("latency", "bandwidth", "reduction")}
+    lines = [("theory", f"{us(theory)} us{_sum(terms)}, from {theory.formula}")]
+    difference = r.time - float(theory)
+    # every message may be rounded up to a picosecond
+    apart = abs(difference) > 1e-12 * (1 + 2 * r.schedule.steps + r.time)
+    if not theory.holds:
+        lines.append(("", f"which need not be exact here: {theory.why}"))
+    if apart:
+        lines.append(("", f"time - theory = {'+' * (difference > 0)}{us(difference)} us: {_difference(r)}"))
+    elif not theory.holds:
+        lines.append(("", "and yet the time is equal"))
+    return lines
+
+
+def _bound(r: Result) -> list[tuple[str, str]]:
+    if not r.bound:
+        return []
+    return [("bound", f"{us(r.bound)} us, whatever the algorithm: {r.bound.reason}")]
+
+
+def _shared(r: Result) -> list[tuple[str, str]]:
+    """Links that pairs of ranks share, if time is lost by it."""
+    pairs = _pairs(r)
+    if r.network == "fluid" and r.breakdown_ps["queueing"]:
+        found = [(name, "each has a part of its bandwidth") for name, _ in r.shared]
+    else:
+        found = [
+            (name, f"{number:,} transfer{'s' * (number > 1)} waited there, {us(ps * 1e-12 / number)} us on average")
+            for name, number, ps in r.waits
+        ]
+    lines = []
+    for name, what in found[:MOST_LINKS]:
+        users = pairs[name]
+        some = ", ".join(users[:MOST_PAIRS]) + (
+            f" and {len(users) - MOST_PAIRS} more" if len(users) > MOST_PAIRS else ""
+        )
+        lines.append(("", f"link {name} is shared by {some}: {what}"))
+    if len(found) > MOST_LINKS:
+        lines.append(("", f"and {len(found) - MOST_LINKS:,} more links"))
+    return [("shared", text) if i == 0 else (label, text) for i, (label, text) in enumerate(lines)]
+
+
+def _pairs(r: Result) -> dict[str, list[str]]:
+    """Pairs of ranks whose transfers cross each link, as ``3 -> 4``."""
+    program, visits = r.program, r.link_records()
+    transfer = visits["transfer"]
+    rows = np.unique(np.stack([visits["link"], program.src[transfer], program.dst[transfer]], axis=1), axis=0)
+    found: dict[str, list[str]] = {}
+    for link, src, dst in rows.tolist():
+        found.setdefault(r.topology.link_name(link), []).append(f"{src} -> {dst}")
+    return found
+
+
+def _sum(parts: dict[str, float]) -> str:
+    """`` = latency 1.00 + bandwidth 2.00``: the parts that are not 0."""
+    shown = [f"{name} {us(value)}" for name, value in parts.items() if us(value) != "0"]
+    return f" = {' + '.join(shown)}" if shown else ""
+
+
+def _difference(r: Result) -> str:
+    """Put time minus theory down to terms, the largest first."""
+    theory, parts = r.theory, r.breakdown
+    assert theory is not None
+    terms = {
+        "latency and overhead": parts["latency"] + parts["overhead"] - theory.latency,
+        "serialisation": parts["serialisation"] - theory.bandwidth,
+        "reduction": parts["reduction"] - theory.reduction,
+        "queueing": parts["queueing"],
+        "pacing": parts["pacing"],
+    }
+    if terms["serialisation"] < 0 < terms["queueing"]:
+        # formulas of pipelines count the messages ahead of one as bandwidth; here they are what it queued behind
+        terms["serialisation and queueing"] = terms.pop("serialisation") + terms.pop("queueing")
+    largest_first = sorted(terms.items(), key=lambda item: -abs(item[1]))
+    shown = [f"{name} {'+' * (value > 0)}{us(value)}" for name, value in largest_first if us(value) != "0"]
+    return ", ".join(shown) or "rounding"

@@ -1,0 +1,219 @@
+"""The table of algorithms, and functions of a user's own file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collsim import Collective, Schedule, ScheduleBuilder, algorithms
+from collsim.algorithms import registry
+from collsim.errors import AlgorithmError, InputError, ScheduleError
+
+
+@pytest.fixture
+def _table() -> Iterator[None]:
+    before = dict(registry._TABLE)
+    yield
+    registry._TABLE.clear()
+    registry._TABLE.update(before)
+
+
+def flat(ranks: int, root: int = 0, *, slices: int = 1, algorithm: str = "x", off: Any = None) -> Schedule:
+    b = ScheduleBuilder(Collective("broadcast", ranks, root), slices)
+    b.copy(root, [r for r in range(ranks) if r != root], 0, count=slices)
+    return b.build()
+
+
+@pytest.mark.usefixtures("_table")
+def test_a_new_algorithm() -> None:
+    named = algorithms.algorithm("broadcast", "flat")(flat)
+    assert "flat" in algorithms.available()["broadcast"]
+    schedule = algorithms.build("broadcast", "flat", 4, 2, slices=3)
+    assert schedule == flat(4, 2, slices=3)
+    # the labels: its name, and all parameters but ranks and root
+    assert (schedule.algorithm, schedule.parameters) == ("flat", {"slices": 3, "algorithm": "x"})
+    assert named.__name__ == "flat"
+    assert named(3).parameters == {"slices": 1, "algorithm": "x"}
+    assert named(ranks=3, root=1) == flat(3, 1)
+    assert algorithms.find("broadcast", "flat") is named
+
+
+@pytest.mark.usefixtures("_table")
+def test_operations_without_algorithms_are_left_out() -> None:
+    assert "all_to_all" not in algorithms.available()
+    with pytest.raises(
+        AlgorithmError, match=r"^algorithm: all_to_all has no algorithm, got 'ring'; 'ring' exists for "
+    ):
+        algorithms.find("all_to_all", "ring")
+    algorithms.algorithm("all_to_all", "mine")(lambda ranks: flat(ranks))
+    assert algorithms.available()["all_to_all"] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("args", "parameters", "error", "message"),
+    [
+        (
+            ("all_reduce", "rnig", 4), {}, AlgorithmError,
+            "algorithm: all_reduce has bidirectional_ring, binomial_tree, double_binary_tree, ring, tree, got 'rnig'; "
+            "did you mean 'ring'?",
+        ),
+        (
+            ("all_gather", "binomial_tree", 4), {}, AlgorithmError,
+            "algorithm: all_gather has bidirectional_ring, ring, got 'binomial_tree'; 'binomial_tree' exists for "
+            "broadcast, reduce, all_reduce",
+        ),
+        (
+            ("all_redcue", "ring", 4), {}, InputError,
+            "operation: expected one of all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, gather, "
+            "scatter, send_recv, barrier, got 'all_redcue'; did you mean 'all_reduce'?",
+        ),
+        (
+            ("all_reduce", "ring", 4), {"channel": 2}, AlgorithmError,
+            "all_reduce ring: expected parameters order, channels, slices, got 'channel'; did you mean 'channels'?",
+        ),
+        (("all_reduce", "ring", 4, 1), {}, InputError, "root: all_reduce has no root, got 1; leave it out"),
+        (("broadcast", "ring", 4, 4), {}, InputError, "root: expected a rank from 0 to 3, got 4"),
+        (("broadcast", "ring", 4, -1), {}, InputError, "root: expected a rank from 0 to 3, got -1"),
+        (("broadcast", "ring", 4, True), {}, InputError, "root: expected a rank (a whole number), got True"),
+        *(
+            (("reduce", "tree", ranks), {}, InputError, f"ranks: expected a whole number of at least 1, got {ranks!r}")
+            for ranks in (0, -1, 2.5, True, "4")
+        ),
+    ],
+)  # fmt: skip
+def test_refusals(args: tuple[Any, ...], parameters: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error) as caught:
+        algorithms.build(*args, **parameters)
+    assert str(caught.value) == message
+
+
+def test_calls_are_refused() -> None:
+    with pytest.raises(AlgorithmError) as caught:
+        algorithms.ring_all_reduce(4, chanels=2)  # type: ignore[call-arg]
+    assert str(caught.value).startswith(
+        "all_reduce ring: got an unexpected keyword argument 'chanels'; expected ring_all_reduce("
+    )
+    with pytest.raises(
+        AlgorithmError, match=r"^all_reduce ring: missing a required argument: 'ranks'; expected ring_all_reduce"
+    ):
+        algorithms.ring_all_reduce()  # type: ignore[call-arg]
+    with pytest.raises(InputError, match=r"^operation: expected one of .*, got 'broadcats'; did you mean 'broadcast'?"):
+        algorithms.algorithm("broadcats", "x")
+
+
+# a user's own file
+
+GOOD = """
+from __future__ import annotations
+from dataclasses import dataclass
+from collsim import Collective, ScheduleBuilder
+from collsim.errors import InputError
+
+@dataclass
+class Config:
+    step: int = 0
+
+def direct(ranks, root=0):
+    b = ScheduleBuilder(Collective("broadcast", ranks, root), 1)
+    if ranks > 1:
+        b.copy(0, list(range(1, ranks)), step=Config().step)
+    return b.build()
+
+def broken(ranks):
+    x = [
+        1,
+    ]
+    return x[ranks]
+
+def nothing(ranks):
+    return None
+
+def refuses(ranks):
+    raise InputError("ranks: expected an even number")
+
+def out_of_range(ranks):
+    b = ScheduleBuilder(Collective("broadcast", ranks), 1)
+    b.copy(0, ranks)
+    return b.build()
+
+constant = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own.py").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "own.py"
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_function_of_a_file(own: Path, relative: bool) -> None:
+    path = "own.py" if relative else str(own)
+    schedule = algorithms.call(algorithms.load_function(f"{path}:direct"), f"{path}:direct", 4, root=0)
+    assert schedule == flat(4)
+
+    def failing(name: str, ranks: int = 5) -> str:
+        function = algorithms.load_function(f"{path}:{name}")
+        with pytest.raises(AlgorithmError) as caught:
+            algorithms.call(function, f"{path}:{name}", ranks)
+        return str(caught.value)
+
+    assert failing("broken") == f"{path}:21: with 5 ranks: IndexError: list index out of range"
+    assert failing("nothing") == f"{path}:nothing: expected it to return a Schedule, got NoneType"
+    for name, error, message in (
+        ("refuses", InputError, "^ranks: expected an even number$"),
+        ("out_of_range", ScheduleError, r"^phase 0, row 0 \(step 0, 0 -> 5\): dst: expected a rank below 5$"),
+    ):
+        with pytest.raises(error, match=message):
+            algorithms.call(algorithms.load_function(f"{path}:{name}"), f"{path}:{name}", 5)
+
+
+def test_a_function_of_the_library_that_breaks() -> None:
+    with pytest.raises(AlgorithmError, match=r"^ring: with 3 ranks: ZeroDivisionError: division by zero$"):
+        algorithms.call(lambda ranks: 1 / 0, "ring", 3)  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("own.py", "own.py: expected FILE.py:FUNCTION, for instance my_variant.py:bidirectional_ring"),
+        ("own.py:", "own.py:: expected FILE.py:FUNCTION, for instance my_variant.py:bidirectional_ring"),
+        ("none.py:f", "none.py: expected a Python file, there is none"),
+        (".:f", ".: expected a Python file, there is none"),
+        (
+            "own.py:dirct",
+            "own.py: expected a function named 'dirct', found direct, broken, nothing, refuses, out_of_range; "
+            "did you mean 'direct'?",
+        ),
+        (
+            "own.py:constant",
+            "own.py: expected a function named 'constant', found direct, broken, nothing, refuses, out_of_range",
+        ),
+        ("notes.txt:f", "notes.txt: expected a Python file whose name ends in .py"),
+        ("empty.py:f", "empty.py: expected a function named 'f', found none"),
+        ("syntax.py:f", "syntax.py:2: SyntaxError: invalid syntax"),
+        ("name.py:f", "name.py:3: NameError: name 'y' is not defined"),
+        ("quits.py:f", "quits.py:2: SystemExit: 3"),
+    ],
+)
+def test_files_that_cannot_be_used(reference: str, message: str) -> None:
+    Path("notes.txt").write_text("f")
+    Path("empty.py").write_text("")
+    Path("syntax.py").write_text("x = 1\ndef f(:\n")
+    Path("name.py").write_text("x = 1\n\nx = y\n")
+    Path("quits.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(AlgorithmError) as caught:
+        algorithms.load_function(reference)
+    assert str(caught.value) == message
+
+
+def test_errors_of_the_library_pass_through(tmp_path: Path) -> None:
+    path = tmp_path / "early.py"
+    path.write_text("from collsim import algorithms\nalgorithms.build('all_reduce', 'ring', 0)\n")
+    with pytest.raises(InputError, match=r"^ranks: expected a whole number of at least 1, got 0$"):
+        algorithms.load_function(f"{path}:f")
