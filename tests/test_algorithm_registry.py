@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from collsim import Collective, Schedule, ScheduleBuilder, algorithms
 from collsim.algorithms import registry
-from collsim.errors import AlgorithmError, InputError, ScheduleError
+from collsim.errors import AlgorithmError, InputError
 
 
 @pytest.fixture
@@ -153,28 +154,15 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_function_of_a_file(own: Path, relative: bool) -> None:
     path = "own.py" if relative else str(own)
-    schedule = algorithms.call(algorithms.load_function(f"{path}:direct"), f"{path}:direct", 4, root=0)
-    assert schedule == flat(4)
-
-    def failing(name: str, ranks: int = 5) -> str:
-        function = algorithms.load_function(f"{path}:{name}")
-        with pytest.raises(AlgorithmError) as caught:
-            algorithms.call(function, f"{path}:{name}", ranks)
-        return str(caught.value)
-
-    assert failing("broken") == f"{path}:21: with 5 ranks: IndexError: list index out of range"
-    assert failing("nothing") == f"{path}:nothing: expected it to return a Schedule, got NoneType"
-    for name, error, message in (
-        ("refuses", InputError, "^ranks: expected an even number$"),
-        ("out_of_range", ScheduleError, r"^phase 0, row 0 \(step 0, 0 -> 5\): dst: expected a rank below 5$"),
-    ):
-        with pytest.raises(error, match=message):
-            algorithms.call(algorithms.load_function(f"{path}:{name}"), f"{path}:{name}", 5)
+    assert algorithms.load_function(f"{path}:direct")(4, root=0) == flat(4)
 
 
-def test_a_function_of_the_library_that_breaks() -> None:
-    with pytest.raises(AlgorithmError, match=r"^ring: with 3 ranks: ZeroDivisionError: division by zero$"):
-        algorithms.call(lambda ranks: 1 / 0, "ring", 3)  # type: ignore[arg-type,return-value]
+def test_a_file_may_import_what_lies_beside_it(own: Path) -> None:
+    own.with_name("beside_own.py").write_text("CHUNKS = 3")
+    own.write_text("from beside_own import CHUNKS\n" + GOOD + "\ndef chunks(ranks):\n    return CHUNKS\n")
+    before = list(sys.path)
+    assert algorithms.load_function(f"{own}:chunks")(4) == 3
+    assert sys.path == before
 
 
 @pytest.mark.usefixtures("own")

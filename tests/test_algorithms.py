@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
@@ -306,3 +307,13 @@ def test_bad_parameters(operation: str, name: str) -> None:
         with pytest.raises(AlgorithmError) as caught:
             algorithms.build(operation, name, 4, order=order)
         assert str(caught.value) == f"order: expected each of the ranks 0 to 3 once, got {order!r}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"), [(op, name) for op, names in algorithms.available().items() for name in names]
+)
+def test_absurd_parameters_are_refused_before_memory_is_used(operation: str, name: str) -> None:
+    for parameter in ("slices", "channels"):
+        if parameter in inspect.signature(algorithms.find(operation, name)).parameters:
+            with pytest.raises(AlgorithmError, match=r"rows are more than the 67,108,864 that a schedule can have"):
+                algorithms.build(operation, name, 8, **{parameter: 10**12})

@@ -18,7 +18,7 @@ from collsim.algorithms.double_binary_tree import (
     double_binary_tree_broadcast,
     double_binary_tree_reduce,
 )
-from collsim.algorithms.registry import algorithm, available, build, call, find, load_function
+from collsim.algorithms.registry import algorithm, available, build, find, load_function
 from collsim.algorithms.ring import (
     ring_all_gather,
     ring_all_reduce,
@@ -38,7 +38,6 @@ __all__ = [
     "binomial_tree_broadcast",
     "binomial_tree_reduce",
     "build",
-    "call",
     "double_binary_tree_all_reduce",
     "double_binary_tree_broadcast",
     "double_binary_tree_reduce",

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collsim.errors import AlgorithmError
 
-__all__ = ["at_least_one", "from_root", "rank_order"]
+__all__ = ["MOST_ROWS", "at_least_one", "from_root", "rank_order", "refuse_rows"]
 
 Array = npt.NDArray[Any]
 
@@ -20,6 +20,19 @@ def at_least_one(**parameters: int) -> None:
     for name, value in parameters.items():
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
             raise AlgorithmError(f"{name}: expected a whole number of at least 1, got {value!r}")
+
+
+MOST_ROWS = 1 << 26
+"""Rows of one schedule, at the most: over two gigabytes of columns."""
+
+
+def refuse_rows(rows: int) -> None:
+    """Refuse a schedule with more rows than memory is likely to hold, before any is used."""
+    if rows > MOST_ROWS:
+        raise AlgorithmError(
+            f"ranks, channels and slices: {rows:,} rows are more than the {MOST_ROWS:,} that a schedule can have; "
+            "expected fewer slices or channels"
+        )
 
 
 def rank_order(ranks: int, order: Sequence[int] | None) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import at_least_one, from_root, rank_order
+from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -82,6 +82,7 @@ def _tree_edges(ranks: int, *, rooted: bool) -> list[tuple[Array, Array, Array]]
 
 def _build(collective: Collective, name: Array, slices: int) -> Schedule:
     at_least_one(slices=slices)
+    refuse_rows(4 * collective.ranks * slices)
     ranks = collective.ranks
     b = ScheduleBuilder(collective, 2 * slices)
     trees = _tree_edges(ranks, rooted=collective.is_rooted)

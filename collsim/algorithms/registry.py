@@ -16,7 +16,7 @@ from collsim.collective import OPERATIONS, ROOTED, Collective
 from collsim.errors import AlgorithmError, CollsimError, InputError, did_you_mean
 from collsim.schedule import Schedule
 
-__all__ = ["algorithm", "available", "build", "call", "find", "load_function"]
+__all__ = ["algorithm", "available", "build", "find", "load_function"]
 
 Maker = Callable[..., Schedule]
 
@@ -175,6 +175,9 @@ def load_function(reference: str) -> Maker:
         raise AlgorithmError(f"{path_text}: expected a Python file whose name ends in .py")
     module: ModuleType = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look themselves up there
+    # as when Python runs a file: what lies beside it can be imported
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except CollsimError:
@@ -182,6 +185,8 @@ def load_function(reference: str) -> Maker:
     except (Exception, SystemExit) as error:
         line = _line_in(error, str(path))
         raise AlgorithmError(f"{path_text}:{line}: {type(error).__name__}: {_one_line(error)}") from error
+    finally:
+        sys.path.remove(folder)
     function = getattr(module, name, None)
     if not callable(function):
         functions = [k for k, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__]
@@ -191,28 +196,6 @@ def load_function(reference: str) -> Maker:
         )
     found: Maker = function
     return found
-
-
-def call(function: Maker, reference: str, ranks: int, **parameters: Any) -> Schedule:
-    """Call a user's function and see to it that what it raises or returns can be understood.
-
-    Raises
-    ------
-    AlgorithmError
-        With file and line, if the function breaks or does not return a schedule. What it raises of `CollsimError` is
-        passed on.
-    """
-    try:
-        schedule = function(ranks, **parameters)
-    except CollsimError:
-        raise
-    except Exception as error:
-        path = reference.rpartition(":")[0]
-        where = f"{path}:{_line_in(error, path)}" if path.endswith(".py") else reference
-        raise AlgorithmError(f"{where}: with {ranks} ranks: {type(error).__name__}: {_one_line(error)}") from error
-    if not isinstance(schedule, Schedule):
-        raise AlgorithmError(f"{reference}: expected it to return a Schedule, got {type(schedule).__name__}")
-    return schedule
 
 
 def _line_in(error: BaseException, path: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import at_least_one, from_root, rank_order
+from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -37,6 +37,7 @@ def rings(
     chunks move on by one position, which is a shift by ``slices`` inside the lane's window.
     """
     at_least_one(channels=channels, slices=slices)
+    refuse_rows(ranks * channels * slices * len(directions))
     ring = rank_order(ranks, order)
     collective = Collective(operation, ranks)
     lanes = channels * len(directions)
@@ -187,6 +188,7 @@ def ring_reduce(
 
 def _chain(collective: Collective, chain: Array, channels: int, slices: int) -> Schedule:
     at_least_one(channels=channels, slices=slices)
+    refuse_rows(len(chain) * channels * slices)
     b = ScheduleBuilder(collective, channels * slices)
     add = b.reduce if collective.reduces else b.copy
     hop, part = (a.ravel() for a in np.indices((len(chain) - 1, slices)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import at_least_one, from_root, rank_order
+from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -82,6 +82,7 @@ def tree_broadcast(
         0 -> 2  1
     """
     at_least_one(k=k, slices=slices)
+    refuse_rows(2 * ranks * slices)
     name, t = from_root(ranks, root, order), _Steps(ranks, k, slices)
     b = ScheduleBuilder(Collective("broadcast", ranks, root), slices)
     b.copy(name[t.parent], name[t.child], t.slice, step=t.down)
@@ -100,6 +101,7 @@ def tree_reduce(
     <Schedule tree reduce ranks=7 chunks=4 steps=10 transfers=24>
     """
     at_least_one(k=k, slices=slices)
+    refuse_rows(2 * ranks * slices)
     name, t = from_root(ranks, root, order), _Steps(ranks, k, slices)
     b = ScheduleBuilder(Collective("reduce", ranks, root), slices)
     b.reduce(name[t.child], name[t.parent], t.slice, step=t.up)
@@ -118,6 +120,7 @@ def tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None, k: int = 
     <Schedule tree all_reduce ranks=7 chunks=4 steps=14 transfers=48>
     """
     at_least_one(k=k, slices=slices)
+    refuse_rows(2 * ranks * slices)
     name, t = rank_order(ranks, order), _Steps(ranks, k, slices)
     b = ScheduleBuilder(Collective("all_reduce", ranks), slices)
     b.reduce(name[t.child], name[t.parent], t.slice, step=t.up)
