@@ -159,7 +159,7 @@ def test_a_function_of_a_file(own: Path, relative: bool) -> None:
 
 def test_a_file_may_import_what_lies_beside_it(own: Path) -> None:
     own.with_name("beside_own.py").write_text("CHUNKS = 3")
-    own.write_text("from beside_own import CHUNKS\n" + GOOD + "\ndef chunks(ranks):\n    return CHUNKS\n")
+    own.write_text("from beside_own import CHUNKS\n\ndef chunks(ranks):\n    return CHUNKS\n")
     before = list(sys.path)
     assert algorithms.load_function(f"{own}:chunks")(4) == 3
     assert sys.path == before
