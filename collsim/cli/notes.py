@@ -70,11 +70,11 @@ def _checked(rows: Sequence[Row], proof: Proof | None) -> str:
 
 
 def _time(r: Result) -> list[tuple[str, str]]:
-    hops = len(r.critical_path)
+    hops = len(r.critical_path.transfers)
     if not hops:
         return [("time", "no transfer is needed")]
     where = f"at {format_size(r.size)}, along the {hops:,} transfer{'s' * (hops > 1)} of the critical path"
-    queueing = "; queueing is waiting behind other messages" if r.breakdown_ps["queueing"] else ""
+    queueing = "; queueing is waiting for messages of other senders" if r.breakdown_ps["queueing"] else ""
     return [("time", f"{us(r.time)} us{_sum(r.breakdown)}, {where}{queueing}")]
 
 
@@ -152,9 +152,6 @@ def _difference(r: Result) -> str:
         "queueing": parts["queueing"],
         "pacing": parts["pacing"],
     }
-    if terms["serialisation"] < 0 < terms["queueing"]:
-        # formulas of pipelines count the messages ahead of one as bandwidth; here they are what it queued behind
-        terms["serialisation and queueing"] = terms.pop("serialisation") + terms.pop("queueing")
     largest_first = sorted(terms.items(), key=lambda item: -abs(item[1]))
     shown = [f"{name} {'+' * (value > 0)}{us(value)}" for name, value in largest_first if us(value) != "0"]
     return ", ".join(shown) or "rounding"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,73 +10,177 @@ import numpy.typing as npt
 
 from collsim.engine.program import COPY, LINK, REDUCER, SENDER, Program, Times
 
-__all__ = ["PARTS", "critical_path", "pieces", "shared_links", "shared_waits"]
+__all__ = ["PARTS", "CriticalPath", "critical_path", "shared_links", "shared_waits"]
 
 Array = npt.NDArray[Any]
 
 PARTS = ("latency", "serialisation", "queueing", "reduction", "overhead", "pacing")
 """What time is put down to; ``pacing`` is waiting for written edges other than a predecessor's end."""
 
+OWN = {SENDER: "overhead", COPY: "serialisation", LINK: "serialisation", REDUCER: "reduction"}
+"""What the time at a station is, if the message itself or an earlier one of the same sender holds it."""
 
-def critical_path(program: Program, times: Times) -> list[int]:
-    """Return the transfers that determine the time, first to last.
 
-    From the transfer that ends last the path goes back to the predecessor whose end made it ready (the one with the
-    lowest number where several ended together), through joins.
+@dataclass(frozen=True)
+class CriticalPath:
+    """What determines the simulated time.
+
+    Attributes
+    ----------
+    transfers
+        Numbers of the transfers on the path, first to last. Each one made the next wait: it brought its data, or held a
+        station (a link, a sender, a reducer) that the next one needed.
+    parts
+        Picoseconds for each of `PARTS`; they sum to the simulated time. Waiting for a station while messages of the
+        same sender hold it is their serialisation (or overhead, or reduction): a pipeline, or a port that serves
+        several peers. While messages of other senders hold it, it is queueing.
     """
+
+    transfers: tuple[int, ...]
+    parts: dict[str, int]
+
+
+def critical_path(program: Program, times: Times, network: str) -> CriticalPath:
+    """Walk back from the transfer that ends last, event by event, to time 0."""
     if not program.transfers:
-        return []
-    ends = np.concatenate([times.end, np.zeros(program.joins, dtype=np.int64)])
-    for join in range(program.transfers, program.nodes):
-        ends[join] = ends[program.pred[program.pred_ptr[join] : program.pred_ptr[join + 1]]].max(initial=0)
-    node = int(np.argmax(times.end))
-    path = [node]
-    while True:
+        return CriticalPath((), dict.fromkeys(PARTS, 0))
+    walk = _Walk(program, times, network)
+    node: int | None = int(np.argmax(times.end))
+    while node is not None:
+        node = walk.through(node)
+    return CriticalPath(tuple(walk.path[::-1]), walk.parts)
+
+
+class _Walk:
+    """State of one walk back: what was passed, and what its time was put down to."""
+
+    def __init__(self, program: Program, times: Times, network: str) -> None:
+        self.program, self.times, self.network = program, times, network
+        self.path: list[int] = []
+        self.parts = dict.fromkeys(PARTS, 0)
+        self.waiter: int | None = None  # the transfer that waits at the station whose holders are being passed
+        self.kind = program.station_kind[program.visit_station]
+        self.owner = np.repeat(np.arange(program.nodes), np.diff(program.visit_ptr))
+        self.ends = np.concatenate([times.end, np.zeros(program.joins, dtype=np.int64)])
+        for join in range(program.transfers, program.nodes):
+            preds = program.pred[program.pred_ptr[join] : program.pred_ptr[join + 1]]
+            self.ends[join] = self.ends[preds].max(initial=0)
+        self.queues = network in ("store_and_forward", "cut_through")
+        if self.queues:
+            # who was served before whom; of two that start together the one that held the station for no time was first
+            order = np.lexsort((self.owner, program.visit_busy, times.visit_start, program.visit_station))
+            station = program.visit_station[order]
+            self.before = np.full(len(order), -1, dtype=np.int64)
+            same = station[1:] == station[:-1]
+            self.before[order[1:][same]] = order[:-1][same]
+
+    def through(self, node: int) -> int | None:
+        """Explain the time back from the end of a transfer to where it, or a holder, was ready; return who is next."""
+        if node < self.program.transfers:
+            self.path.append(node)
+            if not self.queues:
+                self._whole(node)
+            else:
+                visit = self._last(node)
+                while visit is not None:
+                    node = int(self.owner[visit])
+                    if self.path[-1] != node:
+                        self.path.append(node)
+                    visit = self._back(node, visit)
+        return self._predecessor(node)
+
+    def _whole(self, node: int) -> None:
+        """Account for a message as a whole, where stations are not held one after the other."""
+        now = int(self.times.ready[node])
+        visits = range(int(self.program.visit_ptr[node]), int(self.program.visit_ptr[node + 1]))
+        way = [v for v in visits if self.kind[v] in (LINK, COPY)]
+        arrived = False
+        for v in visits:
+            start, busy = int(self.times.visit_start[v]), int(self.program.visit_busy[v])
+            if self.kind[v] in (SENDER, REDUCER):
+                self.parts[OWN[int(self.kind[v])]] += busy
+                self.parts["queueing"] += start - now
+                now = start + busy
+            elif not arrived:
+                arrived = True
+                latency = sum(int(self.program.visit_latency[w]) for w in way)
+                serial = max(int(self.program.visit_busy[w]) for w in way)
+                # the fluid model pays latency first, so its links end with the message
+                last = int(self.program.visit_latency[way[-1]]) if self.network != "fluid" else 0
+                arrival = int(self.times.visit_end[way[-1]]) + last
+                self.parts["latency"] += latency
+                self.parts["serialisation"] += serial
+                self.parts["queueing"] += arrival - now - latency - serial
+                now = arrival
+
+    def _last(self, node: int) -> int | None:
+        """Go from the end of a transfer to the start of the visit that its end follows from."""
+        lo, hi = int(self.program.visit_ptr[node]), int(self.program.visit_ptr[node + 1])
+        if lo == hi:
+            return None
+        if self.kind[hi - 1] == REDUCER:
+            self.parts["reduction"] += int(self.program.visit_busy[hi - 1])
+            return hi - 1
+        return self._wire(lo, hi - 1)
+
+    def _wire(self, lo: int, last: int) -> int:
+        """Go from a message's arrival to the start of the visit whose serialisation it waited for."""
+        start, busy, latency = self.times.visit_start, self.program.visit_busy, self.program.visit_latency
+        if self.kind[last] == SENDER:
+            self.parts["overhead"] += int(busy[last])
+            return last
+        self.parts["latency"] += int(latency[last])
+        tail = int(self.times.visit_end[last])
+        while int(start[last] + busy[last]) != tail:  # its tail came later than its head allowed: a slower link before
+            last -= 1
+            self.parts["latency"] += int(latency[last])
+            tail = int(self.times.visit_end[last])
+        self.parts["serialisation"] += int(busy[last])
+        return last
+
+    def _back(self, node: int, visit: int) -> int | None:
+        """Go from the start of a visit to the start of the one it waited for; None at the transfer's ready time."""
+        program, times = self.program, self.times
+        lo = int(program.visit_ptr[node])
+        start = int(times.visit_start[visit])
+        if visit == lo:
+            arrival = int(times.ready[node])
+        elif self.kind[visit - 1] == SENDER:
+            arrival = int(times.visit_start[visit - 1] + program.visit_busy[visit - 1])
+        elif self.kind[visit] != REDUCER and self.network == "cut_through":
+            arrival = int(times.visit_start[visit - 1] + program.visit_latency[visit - 1])
+        else:
+            arrival = int(times.visit_end[visit - 1] + program.visit_latency[visit - 1])
+        if start > arrival:
+            if self.waiter is None:
+                self.waiter = node
+            holder = int(self.before[visit])
+            own = program.src[self.owner[holder]] == program.src[self.waiter]
+            self.parts[OWN[int(self.kind[visit])] if own else "queueing"] += int(program.visit_busy[holder])
+            return holder
+        self.waiter = None
+        if visit == lo:
+            return None
+        if self.kind[visit - 1] == SENDER:
+            self.parts["overhead"] += int(program.visit_busy[visit - 1])
+            return visit - 1
+        if self.kind[visit] != REDUCER and self.network == "cut_through":
+            self.parts["latency"] += int(program.visit_latency[visit - 1])
+            return visit - 1
+        return self._wire(lo, visit - 1)
+
+    def _predecessor(self, node: int) -> int | None:
+        """Return the predecessor whose end made a node ready; waiting for other edges is pacing."""
+        program = self.program
         edges = np.arange(program.pred_ptr[node], program.pred_ptr[node + 1])
         edges = edges[~program.pred_issued[edges]]
+        ready = int(self.times.ready[node]) if node < program.transfers else int(self.ends[node])
         if not len(edges):
-            return path[::-1]
-        node = int(program.pred[edges[np.argmax(ends[program.pred[edges]] + program.pred_lag[edges])]])
-        if node < program.transfers:
-            path.append(node)
-
-
-def pieces(program: Program, times: Times, path: list[int], network: str) -> dict[str, int]:
-    """Put the time of a path down to `PARTS`, in picoseconds; they sum to the end of its last transfer.
-
-    Queueing is what a message takes on its way beyond its latencies and its serialisation when alone (the largest one
-    of its links, in ``store_and_forward`` the sum), and what it waits at its sender and its reducer.
-    """
-    parts = dict.fromkeys(PARTS, 0)
-    kind = program.station_kind[program.visit_station]
-    now = 0
-    for node in path:
-        ready = int(times.ready[node])
-        parts["pacing"] += ready - now
-        now = ready
-        visits = range(int(program.visit_ptr[node]), int(program.visit_ptr[node + 1]))
-        way = [v for v in visits if kind[v] in (LINK, COPY)]
-        for v in visits:
-            if kind[v] == SENDER:
-                parts["overhead"] += int(program.visit_busy[v])
-                parts["queueing"] += int(times.visit_start[v]) - now
-                now = int(times.visit_start[v] + program.visit_busy[v])
-        if way:
-            latency = sum(int(program.visit_latency[v]) for v in way)
-            busy = [int(program.visit_busy[v]) for v in way]
-            serial = sum(busy) if network == "store_and_forward" else max(busy)
-            # the fluid model pays latency first, so its links end with the message
-            arrival = int(times.visit_end[way[-1]]) + (0 if network == "fluid" else int(program.visit_latency[way[-1]]))
-            parts["latency"] += latency
-            parts["serialisation"] += serial
-            parts["queueing"] += arrival - now - latency - serial
-            now = arrival
-        for v in visits:
-            if kind[v] == REDUCER:
-                parts["reduction"] += int(program.visit_busy[v])
-                parts["queueing"] += int(times.visit_start[v]) - now
-                now = int(times.visit_start[v] + program.visit_busy[v])
-    return parts
+            self.parts["pacing"] += ready
+            return None
+        found = int(program.pred[edges[np.argmax(self.ends[program.pred[edges]] + program.pred_lag[edges])]])
+        self.parts["pacing"] += ready - int(self.ends[found])
+        return found
 
 
 def shared_links(program: Program) -> list[tuple[int, int]]:

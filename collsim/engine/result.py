@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.engine.critical import critical_path, pieces, shared_links, shared_waits
+from collsim.engine.critical import CriticalPath, critical_path, shared_links, shared_waits
 from collsim.engine.program import LINK, Program, Times
 from collsim.errors import CollsimError
 from collsim.schedule import Schedule
@@ -196,14 +196,14 @@ class Result:
         return pd.DataFrame(columns)
 
     @cached_property
-    def critical_path(self) -> list[int]:
-        """Transfers (by number, first to last) that determine the simulated time: each made the next one wait."""
-        return critical_path(self.program, self.times)
+    def critical_path(self) -> CriticalPath:
+        """Transfers that determine the simulated time, and what their time goes to."""
+        return critical_path(self.program, self.times, self.network)
 
-    @cached_property
+    @property
     def breakdown_ps(self) -> dict[str, int]:
         """The simulated time put down to what happens on the critical path, in picoseconds (they sum to `time_ps`)."""
-        return pieces(self.program, self.times, self.critical_path, self.network)
+        return self.critical_path.parts
 
     @property
     def breakdown(self) -> dict[str, float]:
