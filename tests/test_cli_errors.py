@@ -53,7 +53,7 @@ def refused(capsys, *arguments, code=2):
         (["all_reduce", "-a", ""], "got ''"),
         (["all_reduc"], "OPERATION: expected one of all_reduce, "),
         (["all_reduc"], "got 'all_reduc'; did you mean 'all_reduce'?"),
-        (["gather"], "gather has no algorithm, got 'ring'; 'ring' exists for all_reduce, "),
+        (["gather"], "algorithm: collsim has none for gather yet; it has some for all_reduce, "),
         (
             ["all_reduce", "--network", "fluit"],
             "--network: expected one of alpha_beta, store_and_forward, cut_through, fluid, got ",
@@ -134,7 +134,7 @@ def test_run(capsys, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required: COMMAND; see collsim --help"),
+        (["--json"], "the following arguments are required: COMMAND; see collsim --help"),
         (["run"], "the following arguments are required: TOPOLOGY, OPERATION; see collsim run --help"),
         (["run", RING], "the following arguments are required: OPERATION"),
         (
@@ -142,7 +142,7 @@ def test_run(capsys, arguments, message):
             "COMMAND: expected one of run, topology, algorithms, check, got 'chek'; did you mean 'check'?; see collsim",
         ),
         (["topology"], "the following arguments are required: WHAT"),
-        (["topology", "sho", "x"], "WHAT: expected one of show, got 'sho'; did you mean 'show'?"),
+        (["topology", "sho", "x"], "WHAT: expected one of show, list, got 'sho'; did you mean 'show'?"),
         (["topology", "show"], "the following arguments are required: TOPOLOGY; see collsim topology show --help"),
         (["check"], "the following arguments are required: FILE.py:FUNCTION"),
         (
@@ -243,7 +243,6 @@ def test_a_size_that_the_chunks_do_not_divide_is_refused_before_the_first_row(ca
         ["run", "no_such_file.yaml", "all_reduce"],
         ["run", RING, "all_reduce", "-b", "1e30"],
         ["run", RING, "all_reduce", "--jsn"],
-        [],
     ],
 )
 def test_as_a_program(arguments):

@@ -87,6 +87,8 @@ def test_the_whole_output_for_a_small_ring(capsys):
 # time     14.29 us = latency 14.00 + serialisation 0.29, at 8KiB, along the 14 transfers of the critical path
 # theory   14.29 us = latency 14.00 + bandwidth 0.29, from 2(N-1) (alpha + m beta), m = S/N
 # bound    7.00 us, whatever the algorithm: latency: gpu0 to gpu7, 7us
+# busbw    1.00 GB/s = algbw x 2(N-1)/N: hold it against the rate of the slowest link that is used, 50GB/s
+# busiest  gpu0->gpu1 (50GB/s) and 7 more links, busy 2.0 % of the time; 8 of 8 links are used
 """
     )
 
@@ -127,7 +129,8 @@ def test_fluid_sharing_and_no_sharing_without_time_lost(capsys):
         capsys, DGX1, "all_reduce", "-b", "1M", "-e", "1M", "-p", "order=0,1,2,3,4,5,6,7", "--network", "fluid"
     )
     assert note(fluid, "shared") == (
-        "link gpu[3]->gpu[0]#1 is shared by 3 -> 4, 7 -> 0: each has a part of its bandwidth"
+        "link gpu[3]->gpu[0]#1 is shared by 3 -> 4, 7 -> 0: each has a part of its bandwidth, it is busy "
+        "96.7 % of the time"
     )
     free = out_of(
         capsys, DGX1, "all_reduce", "-b", "1M", "-e", "1M", "-p", "order=0,1,2,3,4,5,6,7", "--network", "alpha_beta"
@@ -346,3 +349,48 @@ def test_every_shipped_machine_prints_a_table(capsys, file):
     assert max(map(len, out.splitlines())) <= 120
     time, bound = (float(next(line for line in out.splitlines() if line[0] != "#").split()[i]) for i in (5, 11))
     assert bound <= time
+
+
+def test_a_formula_that_does_not_fit_is_marked_in_the_table(capsys):
+    naive = out_of(capsys, DGX1, "all_reduce", "-b", "64M", "-e", "64M", "-p", "order=0,1,2,3,4,5,6,7")
+    assert "  ~4714.4  +99.31  " in naive
+    assert "~ it need not be exact here: pairs differ in latency" in note(naive, "theory")
+    assert "~" not in out_of(capsys, RING, "all_reduce", "-b", "8", "-e", "8K", "-f", "2")
+
+
+def test_busbw_is_explained_against_the_links(capsys):
+    def busbw(*more):
+        return note(out_of(capsys, *more, "-b", "8M", "-e", "8M"), "busbw")
+
+    assert busbw(RING, "all_gather") == (
+        "47.72 GB/s = algbw x (N-1)/N: hold it against the rate of the slowest link that is used, 50GB/s"
+    )
+    assert "= algbw x 1: hold it" in busbw(RING, "broadcast")
+    several = busbw(DGX1, "all_reduce", "-p", "channels=2")
+    assert several.endswith("the slowest link that is used, 25GB/s, of which several are used side by side")
+    free = busbw("dgx-h100", "broadcast", "-a", "double_binary_tree", "--network", "alpha_beta")
+    assert free.endswith("that is used, 450GB/s, which in alpha_beta every message has for itself")
+
+
+def test_the_busiest_link_is_named(capsys):
+    out = out_of(capsys, "dgx-h100-x4", "all_reduce", "-b", "64M", "-e", "64M")
+    assert note(out, "busiest") == (
+        "leaf[0]->node[0].nic[0] (50GB/s) and 15 more links, busy 99.9 % of the time; 80 of 256 links are used"
+    )
+
+
+def test_what_switches_that_reduce_are_worth(capsys):
+    out = out_of(capsys, "dgx-h100", "all_reduce", "-b", "1G", "-e", "1G")
+    assert note(out, "bound").endswith(
+        "switches that reduce or multicast make that possible, without their help it is 4176.26 us (efficiency 99.8 %)"
+    )
+    assert "switches" not in note(out_of(capsys, RING, "all_reduce", "-b", "1M", "-e", "1M"), "bound")
+
+
+def test_the_plot_is_mentioned_and_may_have_a_row_a_link(capsys, tmp_path):
+    path = tmp_path / "links.svg"
+    out = out_of(capsys, RING, "all_reduce", "-b", "1M", "-e", "1M", "--plot", str(path), "--plot-rows", "link")
+    assert out.endswith(f"# plot     {path} (the largest size)\n")
+    assert "gpu0-&gt;gpu1" in path.read_text()
+    assert main(["run", RING, "all_reduce", "--plot", str(path), "--plot-rows", "links"]) == 2
+    assert "--plot-rows: expected one of rank, link, got 'links'; did you mean 'link'?" in capsys.readouterr().err

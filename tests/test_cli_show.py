@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import collsim
-from collsim.cli import main
+from collsim.cli import main, parser
+from collsim.topology import shipped
 
 FILES = Path(__file__).parent.parent / "topologies"
 
@@ -80,3 +81,29 @@ def test_version(capsys):
         main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"collsim {collsim.__version__}\n"
+
+
+def test_the_shipped_machines_are_listed_and_run_by_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # their names are known everywhere
+    assert main(["topology", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(shipped())
+    assert "dgx-h100         8 ranks  NVIDIA DGX H100, one node" in lines
+    assert main(["run", "ring8", "all_reduce", "-b", "8K"]) == 0
+    assert capsys.readouterr().out.startswith("# ring all_reduce on ring8: 8 ranks")
+    # a file of the same name comes first
+    (tmp_path / "ring8").write_text("name: mine\ngenerator: {name: ring, n: 3, bandwidth: 1GB/s, latency: 1us}")
+    assert main(["topology", "show", "ring8"]) == 0
+    assert "3 gpu" in capsys.readouterr().out
+
+
+def test_a_machine_that_is_not_shipped(capsys):
+    assert main(["topology", "show", "ring9"]) == 2
+    assert capsys.readouterr().err.endswith("got neither; did you mean 'ring8'?\n")
+
+
+def test_nothing_at_all_shows_the_help(capsys):
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == parser().format_help()

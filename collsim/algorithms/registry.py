@@ -106,12 +106,17 @@ def find(operation: str, name: str) -> Maker:
     """
     _known_operation(operation)
     names = available().get(operation, [])
+    if not names:
+        raise AlgorithmError(
+            f"algorithm: collsim has none for {operation} yet; it has some for {', '.join(available())}; write your "
+            "own and name it as FILE.py:FUNCTION"
+        )
     if (operation, name) not in _TABLE:
         elsewhere = [op for op, other in _TABLE if other == name]
         hint = did_you_mean(name, names)
         if elsewhere and not hint:
             hint = f"; {name!r} exists for {', '.join(elsewhere)}"
-        raise AlgorithmError(f"algorithm: {operation} has {', '.join(names) or 'no algorithm'}, got {name!r}{hint}")
+        raise AlgorithmError(f"algorithm: {operation} has {', '.join(names)}, got {name!r}{hint}")
     return _TABLE[operation, name]
 
 

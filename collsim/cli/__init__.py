@@ -67,7 +67,8 @@ def parser() -> argparse.ArgumentParser:
         help="print what a topology file describes",
         description="Print what a topology file describes: devices, links, routes and the ring order.",
     )
-    show.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML)")
+    show.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine")
+    what.add_parser("list", help="list the shipped machines", description="List the machines that come with collsim.")
     listing = commands.add_parser(
         "algorithms",
         help="list the algorithms of each operation",
@@ -90,11 +91,11 @@ def _add_run(commands: Any) -> None:
         "  collsim run topologies/dgx-1-v100.yaml all_reduce -b 64M -e 64M -p order=0,1,2,3,4,5,6,7\n"
         "  collsim run topologies/line8.yaml broadcast --root 3 -a tree -p k=1 -p slices=64 --json\n\n" + EXIT_CODES,
     )
-    run.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML)")
+    run.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ...")
     run.add_argument("operation", metavar="OPERATION", help="all_reduce, reduce_scatter, ... (see: collsim algorithms)")
     what = run.add_argument_group("what to run")
     what.add_argument(
-        "-a", "--algorithm", default="ring", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring)"
+        "-a", "--algorithm", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring, or the only one)"
     )
     what.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
@@ -117,6 +118,7 @@ def _add_run(commands: Any) -> None:
     output = run.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print JSON instead of the table")
     output.add_argument("--plot", metavar="FILE", help="draw the timeline of the largest size (.png, .svg or .pdf)")
+    output.add_argument("--plot-rows", default="rank", metavar="ROWS", help="rows of the plot: rank (default) or link")
 
 
 def _add_check(commands: Any) -> None:
@@ -140,6 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
+            if not (sys.argv[1:] if argv is None else argv):
+                print(parser().format_help().rstrip(), file=sys.stderr)
+                return 2
             return _command(parser().parse_args(argv))
         finally:
             sys.stdout.flush()  # here, where it can still be told what is wrong with it; --help comes by as well
@@ -166,9 +171,11 @@ def _command(arguments: argparse.Namespace) -> int:
         from collsim.cli.check import check
 
         return check(arguments)
-    from collsim.cli.show import show_algorithms, show_topology
+    from collsim.cli.show import list_topologies, show_algorithms, show_topology
 
-    return show_topology(arguments) if arguments.command == "topology" else show_algorithms(arguments)
+    if arguments.command == "topology":
+        return show_topology(arguments) if arguments.what == "show" else list_topologies()
+    return show_algorithms(arguments)
 
 
 def _say(text: str, code: int) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from collsim.cli.table import Row
 from collsim.engine.result import Result
 from collsim.schedule.check import Proof
-from collsim.units import format_size
+from collsim.units import format_bandwidth, format_size
 
 __all__ = ["notes"]
 
@@ -27,6 +27,8 @@ def notes(rows: Sequence[Row], proof: Proof | None) -> list[str]:
         *_time(result),
         *_theory(result),
         *_bound(result),
+        *_busbw(result),
+        *_busiest(result),
         *_shared(result),
     ]
     lines: list[str] = []
@@ -88,25 +90,74 @@ def _theory(r: Result) -> list[tuple[str, str]]:
     # every message may be rounded up to a picosecond
     apart = abs(difference) > 1e-12 * (1 + 2 * r.schedule.steps + r.time)
     if not theory.holds:
-        lines.append(("", f"which need not be exact here: {theory.why}"))
+        lines.append(("", f"~ it need not be exact here: {theory.why}"))
     if apart:
         lines.append(("", f"time - theory = {'+' * (difference > 0)}{us(difference)} us: {_difference(r)}"))
-    elif not theory.holds:
-        lines.append(("", "and yet the time is equal"))
     return lines
 
 
 def _bound(r: Result) -> list[tuple[str, str]]:
     if not r.bound:
         return []
-    return [("bound", f"{us(r.bound)} us, whatever the algorithm: {r.bound.reason}")]
+    text = f"{us(r.bound)} us, whatever the algorithm: {r.bound.reason}"
+    without = r.bound.without_switches
+    if us(without) != us(r.bound):
+        text += (
+            f"; switches that reduce or multicast make that possible, without their help it is {us(without)} us "
+            f"(efficiency {100 * without / r.time:.1f} %)"
+        )
+    return [("bound", text)]
+
+
+FACTORS = {"all_reduce": "2(N-1)/N"}
+
+
+def _busbw(r: Result) -> list[tuple[str, str]]:
+    """Say what the bus bandwidth is, and what to hold it against."""
+    used = np.flatnonzero(r.link_busy_ps)
+    if not len(used) or not r.busbw:
+        return []
+    c = r.schedule.collective
+    factor = FACTORS.get(c.operation, "(N-1)/N" if c.is_blocked else "1")
+    rate = int(r.topology.link_bandwidth[used].min())
+    text = (
+        f"{r.busbw / 1e9:.2f} GB/s = algbw x {factor}: hold it against the rate of the "
+        f"slowest link that is used, {format_bandwidth(rate)}"
+    )
+    if r.busbw > rate and r.network == "alpha_beta":
+        text += ", which in alpha_beta every message has for itself"
+    elif r.busbw > 1.001 * rate:
+        text += ", of which several are used side by side"
+    return [("busbw", text)]
+
+
+def _busiest(r: Result) -> list[tuple[str, str]]:
+    """Name the link that is busy most of the time, and say how many others do nothing."""
+    busy = r.link_busy_ps
+    if not busy.any() or r.network == "alpha_beta":
+        return []
+    top = int(busy.argmax())
+    rate = format_bandwidth(int(r.topology.link_bandwidth[top]))
+    alike = int((busy >= 0.99 * busy[top]).sum()) - 1
+    text = f"{r.topology.link_name(top)} ({rate})" + (f" and {alike} more links" if alike else "")
+    return [
+        (
+            "busiest",
+            f"{text}, busy {100 * int(busy[top]) / r.time_ps:.1f} % of the time; "
+            f"{int((busy > 0).sum()):,} of {len(busy):,} links are used",
+        )
+    ]
 
 
 def _shared(r: Result) -> list[tuple[str, str]]:
     """Links that pairs of ranks share, if time is lost by it."""
     pairs = _pairs(r)
     if r.network == "fluid" and r.breakdown_ps["queueing"]:
-        found = [(name, "each has a part of its bandwidth") for name, _ in r.shared]
+        busy = {r.topology.link_name(link): int(ps) for link, ps in enumerate(r.link_busy_ps) if ps}
+        found = [
+            (name, f"each has a part of its bandwidth, it is busy {100 * busy[name] / r.time_ps:.1f} % of the time")
+            for name, _ in sorted(r.shared, key=lambda item: -busy[item[0]])
+        ]
     else:
         found = [
             (name, f"{number:,} transfer{'s' * (number > 1)} waited there, {us(ps * 1e-12 / number)} us on average")

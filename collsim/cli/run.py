@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from collsim import algorithms
 from collsim.cli.data import count_wrong
 from collsim.cli.notes import notes
 from collsim.cli.table import HEADER, Row, format_row
@@ -39,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     _one_of("--engine", arguments.engine, ENGINES)
     todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
     parameters = dict(map(_parameter, arguments.parameter))
+    if arguments.algorithm is None:
+        arguments.algorithm = _default_algorithm(arguments.operation)
+    _one_of("--plot-rows", arguments.plot_rows, ("rank", "link"))
     if arguments.plot is not None:
         from collsim.plot.timeline import check_picture_path
 
@@ -64,12 +68,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         from collsim.plot import save_timeline
 
-        save_timeline(largest.result, arguments.plot)
+        save_timeline(largest.result, arguments.plot, rows=arguments.plot_rows)
     if arguments.json:
         rows = [*map(row, todo[:-1]), largest]
         print(json.dumps(_document(arguments, topology, rows), indent=2, allow_nan=False))
     else:
         rows = _print_table(arguments, todo, row, largest, proof)
+        if arguments.plot is not None:
+            print(f"# plot     {arguments.plot} (the largest size)")
     return 1 if any(row.wrong for row in rows) else 0
 
 
@@ -185,6 +191,12 @@ def _words(c: Collective) -> str:
     return f"{c.operation} on {c.ranks} ranks" + (f" from root {c.root}" if c.is_rooted else "")
 
 
+def _default_algorithm(operation: str) -> str:
+    """``ring``, or the only algorithm that the operation has."""
+    names = algorithms.available().get(operation, [])
+    return names[0] if len(names) == 1 else "ring"
+
+
 def _document(arguments: argparse.Namespace, topology: Topology, rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "topology": topology.name,
@@ -205,6 +217,7 @@ def _fields(row: Row) -> dict[str, Any]:
         "wrong": row.wrong,
         "wrong_by": row.wrong_by,
         "theory_us": None if r.theory is None else float(r.theory) * 1e6,
+        "theory_holds": None if r.theory is None else r.theory.holds,
         "bound_us": float(r.bound) * 1e6,
         "efficiency": r.efficiency,
         "transfers": r.transfers,

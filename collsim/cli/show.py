@@ -5,16 +5,26 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 
 from collsim import algorithms
-from collsim.topology import load_topology
+from collsim.topology import load_topology, shipped
 
-__all__ = ["show_algorithms", "show_topology"]
+__all__ = ["list_topologies", "show_algorithms", "show_topology"]
 
 
 def show_topology(arguments: argparse.Namespace) -> int:
     """Print what a topology file describes."""
     print(load_topology(arguments.topology).describe())
+    return 0
+
+
+def list_topologies() -> int:
+    """Print a line for each shipped machine."""
+    for name in shipped():
+        topology = load_topology(name)
+        sentence = re.split(r"(?<=[.:]) ", " ".join(topology.description.split()))[0].rstrip(".:")
+        print(f"{name:<14} {topology.n_ranks:>3} ranks  {sentence}".rstrip())
     return 0
 
 

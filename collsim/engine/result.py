@@ -226,6 +226,15 @@ class Result:
         """Links that more than one pair of ranks uses: (name, pairs), most pairs first."""
         return [(self.topology.link_name(link), pairs) for link, pairs in shared_links(self.program)]
 
+    @cached_property
+    def link_busy_ps(self) -> Array:
+        """Picoseconds that each link of the topology spends on the bytes that cross it (by link number)."""
+        program = self.program
+        on_link = program.station_kind[program.visit_station] == LINK
+        busy = np.zeros(self.topology.n_links, dtype=np.int64)
+        np.add.at(busy, program.station_index[program.visit_station[on_link]], program.visit_busy[on_link])
+        return busy
+
     def plot(self, **kwargs: Any) -> Axes:
         """Draw the timeline; see `collsim.plot.timeline`."""
         import importlib

@@ -42,6 +42,9 @@ class Bound(float):
         The terms in seconds; the bound is the greatest.
     reason
         Which term it is, and where.
+    without_switches
+        The bound for algorithms that leave it to the ranks to add up and to copy; greater where the machine has
+        switches that reduce or multicast.
 
     Examples
     --------
@@ -56,12 +59,14 @@ class Bound(float):
     injection: float
     cut: float
     reason: str
+    without_switches: float
 
     @classmethod
-    def of(cls, latency: float, injection: float, cut: float, reason: str) -> Bound:
+    def of(cls, latency: float, injection: float, cut: float, reason: str, without_switches: float = 0.0) -> Bound:
         """Make the bound that is the greatest of the terms."""
         new = cls(max(latency, injection, cut))
         new.latency, new.injection, new.cut, new.reason = latency, injection, cut, reason
+        new.without_switches = max(float(new), without_switches)
         return new
 
     def __repr__(self) -> str:
@@ -131,12 +136,9 @@ def lower_bound(
     if network == "fluid":  # a flow may lack 1e-12 of its bytes there, for the sake of its floats
         injection, cut = injection - (injection >> 39), cut - (cut >> 39)
     terms = [(cut, cut_reason), (injection, injection_reason), (latency, latency_reason)]
-    bound, reason = max(terms, key=_time)
-    if takes_part:  # the difference surprises who compares with an algorithm that leaves the switches out
-        without, _ = _injection(collective, topology, limits, held, whole, alone=True)
-        if without > bound:
-            reason += f"; switches that reduce or multicast allow it, without them {without * 1e-6:.2f} us"
-    return Bound.of(latency * _PICO, injection * _PICO, cut * _PICO, reason)
+    without = _injection(collective, topology, limits, held, whole, alone=True)[0] if takes_part else 0
+    reason = max(terms, key=_time)[1]
+    return Bound.of(latency * _PICO, injection * _PICO, cut * _PICO, reason, without * _PICO)
 
 
 def _blocks(collective: Collective, size: int, element_size: int, blocks: Sequence[int] | None) -> Array:

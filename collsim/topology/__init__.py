@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.topology.builder import TopologyBuilder
-    from collsim.topology.file import load_topology
+    from collsim.topology.file import load_topology, shipped
     from collsim.topology.generators import (
         GENERATORS,
         bidirectional_ring,
@@ -51,6 +51,7 @@ __all__ = [
     "mesh",
     "rail_optimized",
     "ring",
+    "shipped",
     "switch",
     "torus",
     "tree",
@@ -61,6 +62,7 @@ _HOMES = {
     "TopologyBuilder": "builder",
     "from_networkx": "networkx_face",
     "load_topology": "file",
+    "shipped": "file",
 }
 
 

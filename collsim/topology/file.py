@@ -39,7 +39,8 @@ def load_topology(path: str | Path) -> Topology:
     Parameters
     ----------
     path
-        A YAML file as described in ``topologies/README.md``.
+        A YAML file as described in ``topologies/README.md``, or the name of a shipped machine such as ``"dgx-h100"``
+        (a file of that name comes first).
 
     Raises
     ------
@@ -53,7 +54,31 @@ def load_topology(path: str | Path) -> Topology:
     ...
     collsim.errors.TopologyError: no/such/file.yaml: expected a topology file, got no such file
     """
+    found = Path(path)
+    if found.name == str(path) and not found.suffix and not found.exists():
+        machines = shipped()
+        if found.name in machines:
+            return loads(read_text(machines[found.name]), found.name)
+        raise TopologyError(
+            f"{path}: expected a topology file or a shipped machine ({', '.join(machines)}), got neither"
+            + did_you_mean(found.name, machines)
+        )
     return loads(read_text(path), str(path))
+
+
+def shipped() -> dict[str, Path]:
+    """Return the files of the machines that come with collsim, by name.
+
+    Examples
+    --------
+    >>> "dgx-h100" in shipped()
+    True
+    """
+    package = Path(__file__).parents[1]
+    # installed they lie in the package, in a checkout beside it
+    folders = [package / "_topologies", package.parent / "topologies"]
+    folder = next((folder for folder in folders if folder.is_dir()), folders[0])
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def loads(text: str, path: str = "<text>") -> Topology:
