@@ -139,7 +139,7 @@ def _busiest(r: Result) -> list[tuple[str, str]]:
     top = int(busy.argmax())
     rate = format_bandwidth(int(r.topology.link_bandwidth[top]))
     alike = int((busy >= 0.99 * busy[top]).sum()) - 1
-    text = f"{r.topology.link_name(top)} ({rate})" + (f" and {alike} more links" if alike else "")
+    text = f"{r.topology.link_name(top)} ({rate})" + (f" and {alike} more link{'s' * (alike > 1)}" if alike else "")
     return [
         (
             "busiest",
@@ -171,7 +171,8 @@ def _shared(r: Result) -> list[tuple[str, str]]:
         )
         lines.append(("", f"link {name} is shared by {some}: {what}"))
     if len(found) > MOST_LINKS:
-        lines.append(("", f"and {len(found) - MOST_LINKS:,} more links"))
+        more = len(found) - MOST_LINKS
+        lines.append(("", f"and {more:,} more link{'s' * (more > 1)}"))
     return [("shared", text) if i == 0 else (label, text) for i, (label, text) in enumerate(lines)]
 
 
