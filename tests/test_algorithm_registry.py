@@ -22,6 +22,16 @@ def _table() -> Iterator[None]:
     registry._TABLE.update(before)
 
 
+@pytest.fixture
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of a few algorithms, whatever else is there: messages list all names of an operation."""
+    few = [
+        ("broadcast", "binomial_tree"), ("broadcast", "ring"), ("reduce", "tree"),
+        ("all_reduce", "binomial_tree"), ("all_reduce", "ring"), ("all_gather", "ring"),
+    ]  # fmt: skip
+    monkeypatch.setattr(registry, "_TABLE", {pair: registry._TABLE[pair] for pair in few})
+
+
 def flat(ranks: int, root: int = 0, *, slices: int = 1, algorithm: str = "x", off: Any = None) -> Schedule:
     b = ScheduleBuilder(Collective("broadcast", ranks, root), slices)
     b.copy(root, [r for r in range(ranks) if r != root], 0, count=slices)
@@ -42,7 +52,7 @@ def test_a_new_algorithm() -> None:
     assert algorithms.find("broadcast", "flat") is named
 
 
-@pytest.mark.usefixtures("_table")
+@pytest.mark.usefixtures("_few")
 def test_operations_without_algorithms_are_left_out() -> None:
     assert "all_to_all" not in algorithms.available()
     with pytest.raises(AlgorithmError, match=r"^algorithm: collsim has none for all_to_all yet; it has some for "):
@@ -56,13 +66,11 @@ def test_operations_without_algorithms_are_left_out() -> None:
     [
         (
             ("all_reduce", "rnig", 4), {}, AlgorithmError,
-            "algorithm: all_reduce has bidirectional_ring, binomial_tree, double_binary_tree, ring, tree, got 'rnig'; "
-            "did you mean 'ring'?",
+            "algorithm: all_reduce has binomial_tree, ring, got 'rnig'; did you mean 'ring'?",
         ),
         (
             ("all_gather", "binomial_tree", 4), {}, AlgorithmError,
-            "algorithm: all_gather has bidirectional_ring, ring, got 'binomial_tree'; 'binomial_tree' exists for "
-            "broadcast, reduce, all_reduce",
+            "algorithm: all_gather has ring, got 'binomial_tree'; 'binomial_tree' exists for broadcast, all_reduce",
         ),
         (
             ("all_redcue", "ring", 4), {}, InputError,
@@ -83,6 +91,7 @@ def test_operations_without_algorithms_are_left_out() -> None:
         ),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("_few")
 def test_refusals(args: tuple[Any, ...], parameters: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error) as caught:
         algorithms.build(*args, **parameters)

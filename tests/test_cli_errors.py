@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from collsim import algorithms
+from collsim.algorithms import registry
 from collsim.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -48,12 +50,11 @@ def refused(capsys, *arguments, code=2):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["all_reduce", "-a", "rnig"], "all_reduce has bidirectional_ring, "),
+        (["all_reduce", "-a", "rnig"], f"all_reduce has {', '.join(algorithms.available()['all_reduce'])}, got "),
         (["all_reduce", "-a", "rnig"], "got 'rnig'; did you mean 'ring'?"),
         (["all_reduce", "-a", ""], "got ''"),
         (["all_reduc"], "OPERATION: expected one of all_reduce, "),
         (["all_reduc"], "got 'all_reduc'; did you mean 'all_reduce'?"),
-        (["gather"], "algorithm: collsim has none for gather yet; it has some for all_reduce, "),
         (
             ["all_reduce", "--network", "fluit"],
             "--network: expected one of alpha_beta, store_and_forward, cut_through, fluid, got ",
@@ -129,6 +130,13 @@ def refused(capsys, *arguments, code=2):
 )
 def test_run(capsys, arguments, message):
     assert message in refused(capsys, "run", RING, *arguments)
+
+
+def test_an_operation_without_algorithms(capsys, monkeypatch):
+    table = {(operation, name): make for (operation, name), make in registry._TABLE.items() if operation != "gather"}
+    monkeypatch.setattr(registry, "_TABLE", table)
+    line = refused(capsys, "run", RING, "gather")
+    assert "algorithm: collsim has none for gather yet; it has some for all_reduce, " in line
 
 
 @pytest.mark.parametrize(

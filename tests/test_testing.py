@@ -9,6 +9,7 @@ import pytest
 
 import collsim
 from collsim import Collective, ScheduleBuilder, algorithms, testing
+from collsim.collective import ROOTED
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError
 from collsim.testing import Case, check_algorithm, check_ranks, wrong_elements
 
@@ -23,10 +24,11 @@ def star(ranks, root=0):
 
 @pytest.mark.parametrize(("operation", "name"), SHIPPED, ids=[f"{operation}-{name}" for operation, name in SHIPPED])
 def test_shipped_algorithms_pass(operation, name):
-    report = check_algorithm(algorithms.find(operation, name), ranks=(1, 2, 3, 8, 11))
-    assert report.accepted == (1, 2, 3, 8, 11)
-    assert all(case.volume is not None for case in report.cases)
-    assert all(bool(case.roots) == (operation in ("broadcast", "reduce")) for case in report.cases)
+    # an algorithm may refuse some numbers of ranks, but not all; test_algorithms.py knows which ones take all
+    report = check_algorithm(algorithms.find(operation, name), ranks=(1, 2, 3, 4, 8, 11))
+    taken = [case for case in report.cases if case.refused is None]
+    assert all(case.chunks >= 1 and case.volume is not None for case in taken)
+    assert all(bool(case.roots) == (operation in ROOTED) for case in taken)
 
 
 def test_the_report():
@@ -282,7 +284,7 @@ def copies(operation, ranks, pairs):
         ("send_recv", [(r, (r + 1) % 3, c, c) for r in range(3) for c in range(3)]),
     ],
 )
-def test_operations_without_shipped_algorithms(operation, pairs):
+def test_operations_that_only_copy(operation, pairs):
     assert check_ranks(lambda ranks: copies(operation, ranks, pairs), 3).volume is not None
     assert wrong_elements(copies(operation, 3, pairs), 12) == 0
     assert wrong_elements(copies(operation, 3, pairs[:-1]), 12, np.int64) == 4
