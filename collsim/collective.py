@@ -69,15 +69,18 @@ class Collective:
     root: int = 0
 
     def __post_init__(self) -> None:
-        if self.operation not in OPERATIONS:
+        if not isinstance(self.operation, str) or self.operation not in OPERATIONS:
             raise InputError(
                 f"operation: expected one of {', '.join(OPERATIONS)}, got {self.operation!r}"
-                + did_you_mean(self.operation, OPERATIONS)
+                + did_you_mean(str(self.operation), OPERATIONS)
             )
         if not isinstance(self.ranks, (int, np.integer)) or isinstance(self.ranks, bool) or self.ranks < 1:
             raise InputError(f"ranks: expected a whole number of at least 1, got {self.ranks!r}")
         if not isinstance(self.root, (int, np.integer)) or isinstance(self.root, bool):
             raise InputError(f"root: expected a rank (a whole number), got {self.root!r}")
+        # NumPy's integers wrap round (and know no bit_length): only Python's go on from here
+        object.__setattr__(self, "ranks", int(self.ranks))
+        object.__setattr__(self, "root", int(self.root))
         if not 0 <= self.root < self.ranks:
             raise InputError(f"root: expected a rank from 0 to {self.ranks - 1}, got {self.root}")
         if self.root and not self.is_rooted:

@@ -11,10 +11,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collsim.collective import Collective
 from collsim.engine.result import Result
@@ -22,12 +20,11 @@ from collsim.engine.simulate import simulate
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError, ScheduleError
 from collsim.schedule import Schedule
 from collsim.schedule.check import check
-from collsim.schedule.execute import execute
+from collsim.schedule.compare import wrong_elements
 from collsim.topology import bidirectional_ring, fully_connected, switch
 
 __all__ = ["Case", "Report", "check_algorithm", "check_ranks", "wrong_elements"]
 
-Array = npt.NDArray[Any]
 Maker = Callable[..., Schedule]
 
 ALL_ROOTS = 9
@@ -216,88 +213,6 @@ def check_ranks(
         except (ScheduleError, DeadlockError) as error:
             raise ProofError(f"{where}: {error}") from error
     return Case(ranks, tried, schedule.chunks, schedule.steps, schedule.transfers, volume, tuple(notes))
-
-
-def wrong_elements(
-    schedule: Schedule, elements: int, dtype: npt.DTypeLike = np.int32, *, in_place: bool = False
-) -> int:
-    """Execute a schedule on random arrays and count the elements, over all ranks, that are not what NumPy says.
-
-    Parameters
-    ----------
-    schedule
-        What to execute; its reductions add up.
-    elements
-        Elements of the whole buffer, as nccl-tests counts them (for all_gather and the like ranks times the block).
-    dtype
-        Type of the elements. Whole numbers are used whose sums are exact in the type, or wrap round alike.
-    in_place
-        Whether results are written over the inputs.
-
-    Raises
-    ------
-    ScheduleError
-        If the schedule cannot take this number of elements.
-
-    Examples
-    --------
-    >>> from collsim.algorithms import ring_all_reduce
-    >>> wrong_elements(ring_all_reduce(4), 10)
-    0
-    """
-    c = schedule.collective
-    rng = np.random.default_rng(0)
-    full = [_numbers(rng, elements, np.dtype(dtype), c.ranks) for _ in range(c.ranks)]
-    owner = _owners(schedule, elements)
-    expected = [_expected(c, full, owner, rank) for rank in range(c.ranks)]
-    given = [array.copy() for array in full]
-    if c.operation in ("all_gather", "gather") and not in_place:
-        given = [array[owner == rank] for rank, array in enumerate(given)]
-    outputs = execute(schedule, given, in_place=in_place)
-    wrong = 0
-    for output, right in zip(outputs, expected, strict=True):
-        if right is not None:
-            fits = output is not None and output.shape == right.shape
-            wrong += int(np.count_nonzero(output != right)) if fits else right.size
-    return wrong
-
-
-def _numbers(rng: np.random.Generator, elements: int, dtype: np.dtype[Any], ranks: int) -> Array:
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        return rng.integers(info.min, info.max, elements, dtype=dtype, endpoint=True)
-    # at least 1, so that a contribution that is missing always shows
-    highest = max(1, 2 ** (np.finfo(dtype).nmant + 1) // ranks)
-    return rng.integers(1, highest, elements, endpoint=True).astype(dtype)
-
-
-def _owners(schedule: Schedule, elements: int) -> Array:
-    """Rank whose block each element of the buffer belongs to (0 where the operation has no blocks)."""
-    c = schedule.collective
-    if not c.is_blocked:
-        return np.zeros(elements, dtype=np.int64)
-    blocks = c.block_of(schedule.place_of(np.arange(schedule.chunks)), schedule.chunks)
-    order = np.argsort(schedule.offsets(elements), kind="stable")
-    return np.asarray(np.repeat(blocks[order], schedule.elements(elements)[order]))
-
-
-def _expected(c: Collective, full: list[Array], owner: Array, rank: int) -> Array | None:
-    """Return what a rank must hold at the end, by the definition of the operation; None for nothing."""
-    if c.operation in ("reduce", "gather") and rank != c.root:
-        return None
-    if c.reduces:
-        total: Array = np.sum(full, axis=0, dtype=full[0].dtype)
-        return np.asarray(total[owner == rank]) if c.operation == "reduce_scatter" else total
-    if c.operation == "broadcast":
-        return full[c.root]
-    if c.operation == "scatter":
-        return np.asarray(full[c.root][owner == rank])
-    if c.operation == "send_recv":
-        return full[(rank - 1) % c.ranks]
-    if c.operation == "barrier":
-        return full[rank]
-    mine = rank if c.operation == "all_to_all" else None
-    return np.concatenate([array[owner == (i if mine is None else mine)] for i, array in enumerate(full)])
 
 
 def _same_again(schedule: Schedule, again: Schedule) -> None:

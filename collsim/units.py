@@ -39,18 +39,16 @@ PICOSECONDS = 10**12
 
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-_PREFIXES = {**_DECIMAL, "K": 10**3, **_BINARY}
+PREFIXES = {**_DECIMAL, "K": 10**3, **_BINARY}
 
-_SIZES = {f"{prefix}B": Fraction(factor) for prefix, factor in _PREFIXES.items()}
-_BANDWIDTHS = {
-    f"{prefix}{unit}": Fraction(factor) for prefix, factor in _PREFIXES.items() for unit in ("B/s", "Bps")
-} | {
+_SIZES = {f"{prefix}B": Fraction(factor) for prefix, factor in PREFIXES.items()}
+BANDWIDTHS = {f"{prefix}{unit}": Fraction(factor) for prefix, factor in PREFIXES.items() for unit in ("B/s", "Bps")} | {
     f"{prefix}{unit}": Fraction(factor, 8)
-    for prefix, factor in _PREFIXES.items()
+    for prefix, factor in PREFIXES.items()
     for unit in ("b/s", "bps", "bit/s", "bits/s")
 }
 _SHOWN_TIMES = {"s": 10**12, "ms": 10**9, "us": 10**6, "ns": 10**3, "ps": 1}
-_TIMES = {unit: Fraction(factor) for unit, factor in _SHOWN_TIMES.items()} | {
+TIMES = {unit: Fraction(factor) for unit, factor in _SHOWN_TIMES.items()} | {
     "µs": Fraction(10**6),  # micro sign
     "μs": Fraction(10**6),  # Greek letter mu
 }
@@ -89,7 +87,7 @@ def parse_bandwidth(value: Quantity) -> int:
     """
     if isinstance(value, str) and re.search(r"[0-9\s][kKMG]?T/s", value):
         raise InputError(f"{value!r}: GT/s counts transfers of a lane, not bytes; write GB/s (32GT/s x16 is 63GB/s)")
-    exact = _exact(value, _BANDWIDTHS, Fraction(1), _BANDWIDTH_HELP, "bytes/s or bits/s")
+    exact = _exact(value, BANDWIDTHS, Fraction(1), _BANDWIDTH_HELP, "bytes/s or bits/s")
     rate = round(exact)
     if rate < 1:
         raise InputError(f"{value!r}: expected a bandwidth of at least 1B/s")
@@ -118,7 +116,7 @@ def parse_time(value: Quantity) -> int:
     ...
     collsim.errors.InputError: '5': expected a unit of time after the number, as in '5us' or '5ns'
     """
-    exact = _exact(value, _TIMES, Fraction(PICOSECONDS), _TIME_HELP, "time")
+    exact = _exact(value, TIMES, Fraction(PICOSECONDS), _TIME_HELP, "time")
     time = round(exact)
     if time == 0 and exact > 0:
         raise InputError(f"{value!r}: expected 0 or at least 1ps, which is the resolution of the clock")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -218,15 +219,18 @@ def repeats(
             draw(st.sampled_from(buffers if in_place else [*buffers[:1], *buffers[2:]])),
         ]
         whole = [(scratch if side == SCRATCH else chunks) // width * width for side in sides]
-        n = draw(st.sampled_from([0, 0, 0, 1, 2, 3]))
-        listed.append([[draw(st.integers(0, size - 1)) for _ in range(n)] for size in whole])
+        n = min(draw(st.sampled_from([0, 0, 0, 1, 2, 3])), whole[1])
+        # no row writes one chunk twice
+        targets = draw(st.lists(st.integers(0, whole[1] - 1), min_size=n, max_size=n, unique=True))
+        listed.append([[draw(st.integers(0, whole[0] - 1)) for _ in range(n)], targets])
+        stride = draw(st.integers(-3, 3))
         shifts.append(shift)
         windows.append(window)
         row = {
             "step": draw(st.integers(0, 3)), "src": draw(st.integers(0, ends - 1)), "src_buffer": sides[0],
             "src_chunk": draw(st.integers(0, whole[0] - 1)), "dst": draw(st.integers(0, ends - 1)),
             "dst_buffer": sides[1], "dst_chunk": draw(st.integers(0, whole[1] - 1)),
-            "count": draw(st.sampled_from([1, 1, 2, 3])), "stride": draw(st.integers(-3, 3)),
+            "count": min(draw(st.sampled_from([1, 1, 2, 3])), width // math.gcd(stride, width)), "stride": stride,
             "reduce": draw(st.booleans()), "channel": draw(st.integers(0, 2)),
         }  # fmt: skip
         for name, value in row.items():
@@ -313,7 +317,9 @@ def changed(draw: Callable[..., Any], rows: list[Row], schedule: Schedule) -> li
     elif how == "chunk":
         size = min(schedule.chunks, schedule.scratch or schedule.chunks)
         pair = (draw(st.integers(0, size - 1)), draw(st.integers(0, size - 1)))
-        rows[at] = row._replace(chunks=(pair, *row.chunks[1:]))
+        chunks = (pair, *row.chunks[1:])
+        if len({b for _, b in chunks}) == len(chunks):  # a row that writes one chunk twice is not well formed
+            rows[at] = row._replace(chunks=chunks)
     else:
         other = draw(st.integers(0, len(rows) - 1))
         rows[at], rows[other] = row._replace(step=rows[other].step), rows[other]._replace(step=row.step)

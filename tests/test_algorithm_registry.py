@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from collsim import Collective, Schedule, ScheduleBuilder, algorithms
+from collsim import Collective, Schedule, ScheduleBuilder, algorithms, check
 from collsim.algorithms import registry
 from collsim.errors import AlgorithmError, InputError
 
@@ -212,3 +214,48 @@ def test_errors_of_the_library_pass_through(tmp_path: Path) -> None:
     path.write_text("from collsim import algorithms\nalgorithms.build('all_reduce', 'ring', 0)\n")
     with pytest.raises(InputError, match=r"^ranks: expected a whole number of at least 1, got 0$"):
         algorithms.load_function(f"{path}:f")
+
+
+# numbers of any kind and size
+
+PAIRS = [
+    *((operation, "ring") for operation in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")),
+    *((operation, "bidirectional_ring") for operation in ("all_reduce", "reduce_scatter", "all_gather")),
+    *product(("all_reduce", "broadcast", "reduce"), ("binomial_tree", "double_binary_tree", "tree")),
+]
+
+
+@pytest.mark.parametrize(("operation", "name"), PAIRS)
+@pytest.mark.parametrize("number", [np.int8, np.int64])
+def test_numpy_integers_make_the_same_schedule(operation: str, name: str, number: Any) -> None:
+    plain = algorithms.build(operation, name, 9, 0)
+    assert algorithms.build(operation, name, number(9), number(0)) == plain
+    small = {key: 5 for key in ("slices", "channels", "k") if key in plain.parameters}
+    made = algorithms.build(operation, name, number(9), **{key: number(value) for key, value in small.items()})
+    assert made == algorithms.build(operation, name, 9, **small)
+    assert str(made) == str(algorithms.build(operation, name, 9, **small))
+    assert {type(made.parameters[key]) for key in small} <= {int}
+
+
+def test_numpy_integers_do_not_wrap_round() -> None:
+    schedule = algorithms.ring_all_reduce(np.int8(100), channels=np.int8(2), slices=np.int8(100))
+    assert (schedule.chunks, schedule.steps) == (20_000, 198)
+    assert algorithms.tree_broadcast(3, slices=np.int8(100), k=np.int8(2)).chunks == 100
+
+
+@pytest.mark.parametrize("make", [algorithms.tree_all_reduce, algorithms.tree_broadcast, algorithms.tree_reduce])
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_more_children_than_ranks_are_a_star(make: Any, ranks: int) -> None:
+    star = make(ranks, k=max(1, ranks - 1), slices=3)
+    assert check(star).complete
+    for k in (ranks, 2**31, 2**63, 10**20):
+        assert make(ranks, k=k, slices=3) == star
+        assert make(ranks, k=k, slices=3).parameters["k"] == k
+
+
+@pytest.mark.parametrize(("operation", "name"), PAIRS)
+def test_ranks_beyond_memory_are_refused(operation: str, name: str) -> None:
+    with pytest.raises(
+        AlgorithmError, match=r"^ranks, channels and slices: [\d,]{17,} rows are more than the 67,108,864 "
+    ):
+        algorithms.build(operation, name, 2**40)

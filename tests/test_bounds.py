@@ -273,6 +273,35 @@ def test_no_simulated_time_beats_the_bound(topology, data, size, network, synchr
     assert bound <= result.time
 
 
+def test_sizes_of_numpy_do_not_wrap_round():
+    topology = machines.switch(4, bandwidth="1GB/s", latency="1us")
+    for operation in OPERATIONS:
+        collective = Collective(operation, 4)
+        plain = lower_bound(collective, 100_000_000, topology)
+        assert lower_bound(collective, np.int32(100_000_000), topology) == plain
+        assert lower_bound(Collective(operation, np.int8(4)), np.int64(10**8), topology) == plain
+        if operation != "barrier":
+            largest = lower_bound(collective, 2**63 - 1, topology)
+            assert largest == pytest.approx(lower_bound(collective, 2**53, topology) * 2**10, rel=1e-9)
+    gather = Collective("all_gather", 4)
+    sixes = lower_bound(gather, 6, topology, blocks=np.array([0, 6, 0, 0], dtype=np.int8))
+    assert sixes == lower_bound(gather, 6, topology, blocks=[0, 6, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": 2**70}, r"size: expected less than 2\*\*63 bytes"),
+        ({"size": 1.5}, "size: expected a whole number of bytes, got 1.5"),
+        ({"element_size": 0}, "element_size: expected at least 1 bytes, got 0"),
+        ({"blocks": [1, -1, 0, 0]}, "blocks: expected at least 0 bytes, got -1"),
+    ],
+)
+def test_numbers_that_are_no_bytes_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        lower_bound(Collective("all_gather", 4), topology=machines.ring(4), **{"size": 4, **changes})
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     topology=random_machines(),

@@ -187,3 +187,99 @@ def test_repeats_do_not_nest() -> None:
 def test_chunks_must_be_whole() -> None:
     with pytest.raises(ScheduleError, match=r"^chunks: expected a whole number, got 2\.5$"):
         ScheduleBuilder(Collective("all_reduce", 4), chunks=2.5).build()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"chunks": 3}, "builder: chunks: expected a list of chunks, or one a row, got 3"),
+        ({"chunks": "ab"}, "builder: chunks: expected a list of chunks, or one a row, got 'ab'"),
+        ({"chunks": [0], "dst_chunks": 5}, "builder: chunks: expected a list of chunks, or one a row, got 5"),
+        ({"chunks": [[0], 0]}, "builder: chunks: expected a list of chunks, or one a row, got 0"),
+        ({"chunks": [2**40]}, "builder: chunks: expected a whole number up to 2147483647, got 1099511627776"),
+        ({"chunks": [10**5000]}, "builder: chunks: expected a whole number up to 2147483647, got <int>"),
+        ({"via": 5}, "builder: via: expected a list of names, got 5"),
+        ({"via": "sw"}, "builder: via: expected a list of names, got 'sw'"),
+        ({"via": [["a"]]}, "builder: via: expected names of nodes, got ['a']"),
+        (
+            {"src_buffer": np.array(["input", "output"])},
+            "builder: src_buffer: expected one of input, output, scratch, got array(['input', 'output'], dtype='<U6'); "
+            "did you mean 'output'?",
+        ),
+        ({"step": None}, "builder: step: expected a number or a row of them, got None"),
+        ({"count": [[1], [1, 2]]}, "builder: count: expected a number or a row of them, got [[1], [1, 2]]"),
+    ],
+)
+def test_columns_are_refused(columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        builder().copy([0, 1], [1, 0], **columns)
+    assert str(caught.value) == message
+
+
+def test_none_is_no_rank() -> None:
+    with pytest.raises(ScheduleError, match=r"^builder: src: expected a number or a row of them, got None$"):
+        builder().copy(None, 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"in_place": "no"}, "in_place: expected True or False, got 'no'"),
+        ({"in_place": None}, "in_place: expected True or False, got None"),
+        ({"order": 5}, "order: expected places of chunks, got 5"),
+        ({"places": 5}, "places: expected a list of names, got 5"),
+        ({"places": "sw"}, "places: expected a list of names, got 'sw'"),
+        ({"places": (5,)}, "places: expected names of nodes, got 5"),
+        ({"layout": 5}, "layout: expected runs of (count, elements), got 5"),
+        ({"layout": ((1,),)}, "layout: expected runs of (count, elements), got (1,)"),
+        (
+            {"layout": ((8, 2**70),)},
+            "layout: expected a whole number up to 1000000000000000000, got 1180591620717411303424",
+        ),
+        ({"scratch": 2**40}, "scratch: expected a whole number up to 2147483647, got 1099511627776"),
+    ],
+)
+def test_buffers_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        builder(**options).build()
+    assert str(caught.value) == message
+
+
+def test_iterators_last_for_two_builds() -> None:
+    b = builder(order=iter(range(7, -1, -1)), layout=iter([(8, 3)]), places=iter(["sw"]))
+    assert b.build() == b.build()
+    assert (b.build().order, b.build().layout, b.build().places) == ((7, 6, 5, 4, 3, 2, 1, 0), ((8, 3),), ("sw",))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"chunks": [3, 1, 3]},
+        {"chunks": [0, 1], "dst_chunks": [2, 2]},
+        {"count": 9},
+        {"count": 2, "stride": 0},
+        {"count": 3, "stride": 4},
+        {"count": 3, "stride": -4},
+        {"chunk": 4, "count": 3, "window": 2},
+    ],
+)
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_row_writes_a_chunk_once(columns: dict[str, Any], adds: bool) -> None:
+    b = builder()
+    b.copy(0, 2, 0)
+    (b.reduce if adds else b.copy)(0, 1, **columns, step=1)
+    if adds and "dst_chunks" in columns:
+        b.build()  # different chunks may be added to one: partial sums of it
+        return
+    with pytest.raises(ScheduleError) as caught:
+        b.build()
+    assert str(caught.value) == (
+        "phase 0, row 1 (step 1, 0 -> 1): it writes one chunk twice; give each chunk of a message once"
+    )
+
+
+@pytest.mark.parametrize("columns", [{"count": 8}, {"count": 2, "stride": 4}, {"chunk": 4, "count": 2, "window": 2}])
+def test_a_row_may_fill_its_window(columns: dict[str, Any]) -> None:
+    b = builder()
+    b.copy(0, 1, **columns)
+    assert len(set(b.build().expand().dst_chunks.tolist())) == columns["count"]

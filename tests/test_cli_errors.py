@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -123,7 +124,7 @@ def refused(capsys, *arguments, code=2):
         (["all_reduce", "-p", "order=a,b"], "order: expected "),
         (["all_reduce", "-p", "ranks=3"], "-p: ranks is not a parameter: the topology has its own"),
         (["broadcast", "-p", "root=3"], "-p: root is not a parameter: give --root"),
-        (["all_reduce", "-a", "tree", "-p", "k=" + 30 * "9"], "-p: all_reduce tree cannot take k="),
+        (["all_reduce", "-a", "tree", "-p", "k=-1"], "k: expected a whole number of at least 1, got -1"),
         (["all_reduce", "-a", "nofile.py:f"], "nofile.py: expected a Python file, there is none"),
         (["all_reduce", "-a", ":f"], ":f: expected FILE.py:FUNCTION"),
     ],
@@ -166,7 +167,7 @@ def test_the_call_itself(capsys, arguments, message):
 
 
 FILES = {
-    "empty.yaml": (b"", "empty.yaml: expected a topology, got an empty file"),
+    "empty.yaml": (b"", "empty.yaml:1:1: expected a topology, got an empty file"),
     "binary.yaml": (bytes(range(128, 256)), "binary.yaml:1:1: expected UTF-8 text, got the byte 0x80"),
     "form.yaml": (b"name: x\nnodes:\n  - name: [\n", "form.yaml:4:1: expected YAML, got a mistake in its form"),
     "field.yaml": (
@@ -318,3 +319,39 @@ def test_ctrl_c(monkeypatch, capsys):
     monkeypatch.setattr("collsim.cli.run.simulate", interrupted)
     assert main(["run", RING, "all_reduce", "-b", "1M"]) == 130
     assert capsys.readouterr() == ("", "collsim: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("-g", "the topology says how many GPUs there are"),
+        ("-n20", "a simulation gives the same time every time, so nothing is repeated"),
+        ("--warmup_iters=5", "a simulation gives the same time every time, so nothing is warmed up"),
+        ("-c", "results are checked unless --no-check is given"),
+        ("-o", "the only reduction is sum"),
+        ("-i", "sizes go by a factor: -f"),
+    ],
+)
+def test_flags_of_nccl_tests_that_mean_nothing_here(capsys, flag, hint):
+    with pytest.raises(SystemExit) as caught:
+        main(["run", RING, "all_reduce", flag, *([] if flag[2:] else ["1"])])
+    assert caught.value.code == 2
+    assert f"; {hint}; see collsim run --help" in capsys.readouterr().err
+
+
+def test_one_letter_is_no_basis_for_a_guess(capsys):
+    with pytest.raises(SystemExit):
+        main(["check", "all_reduce:ring", "-z", "4"])
+    assert capsys.readouterr().err == "collsim: error: unknown: -z 4; see collsim check --help\n"
+
+
+def test_a_parameter_given_twice(capsys):
+    assert main(["run", RING, "all_reduce", "-p", "channels=2", "-p", "channels=3"]) == 2
+    assert capsys.readouterr().err == "collsim: error: -p: channels is given twice; expected it once\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell of POSIX")
+def test_closed_output_is_no_traceback():
+    command = f"{shlex.quote(sys.executable)} -m collsim run {RING} all_reduce -b 8 -e 8 >&-"
+    run = subprocess.run(["sh", "-c", command], env=environment(), capture_output=True, text=True, check=False)
+    assert "Traceback" not in run.stderr

@@ -25,6 +25,21 @@ def test_busbw_factors() -> None:
     assert Collective("all_reduce", 1).busbw_factor == 0
 
 
+@pytest.mark.parametrize("number", [np.int8, np.uint8, np.int64])
+def test_numpy_integers_are_numbers(number: Any) -> None:
+    c = Collective("broadcast", number(100), number(99))
+    assert c == Collective("broadcast", 100, 99)
+    assert (type(c.ranks), type(c.root)) == (int, int)
+    # 2 * 99 does not fit eight bits
+    assert Collective("all_reduce", number(100)).busbw_factor == 1.98
+
+
+@pytest.mark.parametrize("operation", [None, 5, ["all_reduce"]])
+def test_what_is_no_operation_is_refused(operation: Any) -> None:
+    with pytest.raises(InputError, match=r"^operation: expected one of all_reduce, .*, got (None|5|\['all_reduce'\])"):
+        Collective(operation, 2)
+
+
 def test_properties() -> None:
     assert {op for op in OPERATIONS if Collective(op, 2).is_rooted} == {"broadcast", "reduce", "gather", "scatter"}
     assert {op for op in OPERATIONS if Collective(op, 2).reduces} == {"all_reduce", "reduce_scatter", "reduce"}

@@ -1,4 +1,4 @@
-"""Cuts found by flow against all subsets of small machines."""
+"""Cuts found by flow against all subsets of small machines, and what relays make of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import collsim
 import collsim.topology as machines
+from collsim.collective import Collective
+from collsim.schedule import ScheduleBuilder
+from collsim.theory import lower_bound
 from collsim.theory.cuts import Network, candidate_cuts, classes, greatest_ratio, least_cut, leaving
 from collsim.theory.paths import UNREACHED, least_latencies
+
+G = 10**9
 
 
 @st.composite
@@ -160,3 +166,88 @@ def test_latencies_pass_ranks_but_no_other_node_that_does_not_forward():
     end = np.full((1, 4), UNREACHED)
     end[0, 2] = 0
     assert least_latencies(topology, end, backwards=True)[0].tolist() == [2 * 10**6 + 700_000, 1_700_000, 0, UNREACHED]
+
+
+def relayed(operation, topology, size, network):
+    """Some of rank 0's data goes to rank 1 over rank 2 (or over the switch), and some straight."""
+    collective = Collective(operation, topology.n_ranks, 0 if operation == "broadcast" else 1)
+    layout = ((1, size // 10), (1, 9 * size // 10))
+    if topology.n_ranks == 2:
+        builder = ScheduleBuilder(
+            collective, 2, scratch=1, places=("sw",), layout=((1, size // 10), (1, 9 * size // 10))
+        )
+        builder.copy(0, 2, 0, dst_buffer="scratch")
+        builder.copy(0, 1, 1)
+        builder.copy(2, 1, 0, src_buffer="scratch", step=1)
+    elif operation == "gather":
+        builder = ScheduleBuilder(collective, 6)
+        builder.copy(0, 2, 0)
+        builder.copy(0, 1, 1)
+        builder.copy(2, 1, 4, count=2)
+        builder.copy(2, 1, 0, step=1)
+    else:
+        builder = ScheduleBuilder(collective, 2, layout=layout)
+        send = builder.reduce if operation == "reduce" else builder.copy
+        send(0, 2, 0)
+        send(0, 1, 1)
+        send(2, 1, 0, step=1)
+        send(2, 1, 1) if operation == "reduce" else send(1, 2, 1, step=1)
+    return collsim.simulate(builder.build(), topology, size, network=network)
+
+
+def star(ranks, rates, latencies):
+    """Each rank has a link up to a switch and one down from it; rates in GB/s, latencies in ns."""
+    builder = machines.TopologyBuilder("star")
+    builder.add_node("sw", "switch")
+    wires = iter(zip(rates, latencies, strict=False))
+    for rank in range(ranks):
+        for ends in ((f"g{rank}", "sw"), ("sw", f"g{rank}")):
+            builder.add_node(f"g{rank}", "gpu") if ends[1] == "sw" else None
+            rate, latency = next(wires)
+            builder.add_link(*ends, rate * G, latency * 1000)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    ("operation", "ranks", "size", "fluid_bound"),
+    [("gather", 3, 120_000, 40), ("reduce", 3, 100_000, 100), ("broadcast", 2, 100_000, 100)],
+)
+def test_a_flow_pays_its_latency_first(operation, ranks, size, fluid_bound):
+    """Rank 0's link is narrow, the one to rank 1 is 10 us long; in fluid what is relayed keeps the narrow one busy."""
+    topology = star(ranks, (1, 1, 100, 100, 100, 100), (0, 10_000, 0, 10_000, 0, 0))
+    for network, least in (("fluid", fluid_bound), ("cut_through", fluid_bound + 10)):
+        result = relayed(operation, topology, size, network)
+        assert result.bound == pytest.approx(least * 1e-6, rel=1e-9)
+        assert result.bound <= result.time <= 1.01 * result.bound
+    # one bound does not stand for the other, though both are kept on the topology
+    assert relayed(operation, topology, size, "fluid").bound < result.bound
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    operation=st.sampled_from(["gather", "reduce", "broadcast"]),
+    place=st.booleans(),
+    rates=st.lists(st.sampled_from([1, 5, 100]), min_size=6, max_size=6),
+    latencies=st.lists(st.sampled_from([0, 0, 500, 10_000]), min_size=6, max_size=6),
+    network=st.sampled_from(["store_and_forward", "cut_through", "fluid"]),
+)
+def test_no_relay_beats_the_bound(operation, place, rates, latencies, network):
+    place = place and operation == "broadcast"
+    result = relayed(operation, star(2 if place else 3, rates, latencies), 120_000, network)
+    assert result.bound <= result.time
+
+
+def test_a_flow_ends_at_no_node_that_is_neither_rank_nor_switch():
+    """Behind a NIC the latency of the next link still comes before the first byte; behind a switch it need not."""
+    times = {}
+    for kind in ("nic", "switch"):
+        builder = machines.TopologyBuilder(kind)
+        builder.add_node("a", "gpu")
+        builder.add_node("b", "gpu")
+        builder.add_node("x", kind)
+        builder.add_link("a", "x", G, 10**6)
+        builder.add_link("x", "b", 100 * G, 5 * 10**6)
+        builder.add_link("b", "a", G, 10**6)
+        times[kind] = lower_bound(Collective("broadcast", 2), 1_000_000, builder.build(), network="fluid")
+    assert times["nic"] == pytest.approx(1006e-6, rel=1e-9)
+    assert times["switch"] == pytest.approx(1001e-6, rel=1e-9)

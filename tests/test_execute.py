@@ -311,3 +311,81 @@ def test_scratch_must_be_written_first() -> None:
     with pytest.raises(ScheduleError) as caught:
         execute(b.build(), [np.arange(3), np.arange(3)])
     assert str(caught.value) == "switch sw, chunk 0: it is read in its scratch before anything was written there"
+
+
+# memory of its own
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [
+        (((0, 4), (0, 4), (8, 12)), "ranks 0 and 1"),
+        (((8, 12), (0, 4), (9, 13)), "ranks 0 and 2"),
+        (((3, 7), (8, 12), (0, 4)), "ranks 0 and 2"),
+        (((0, 4), (4, 8), (8, 12)), None),
+        (((8, 12), (4, 8), (0, 4)), None),
+    ],
+)
+def test_in_place_each_rank_has_memory_of_its_own(spans: Any, message: str | None) -> None:
+    memory = np.arange(16)
+    arrays = [memory[lo:hi] for lo, hi in spans]
+    expected = sum(array.copy() for array in arrays)
+    schedule = algorithms.ring_all_reduce(3)
+    assert all((result == expected).all() for result in execute(schedule, arrays))  # they are only read
+    if message is None:
+        execute(schedule, arrays, in_place=True)
+        assert all((array == expected).all() for array in arrays)
+        return
+    before = memory.copy()
+    with pytest.raises(InputError) as caught:
+        execute(schedule, arrays, in_place=True)
+    assert str(caught.value) == (
+        f"arrays: {message}: in place expects memory of its own for each rank, these arrays share some; "
+        "copy one of them"
+    )
+    assert (memory == before).all()
+
+
+def test_empty_arrays_share_nothing() -> None:
+    empty = np.zeros(4)[2:2]
+    assert [len(a) for a in execute(algorithms.ring_all_reduce(2), [empty, empty], in_place=True)] == [0, 0]
+
+
+def test_in_place_results_are_views() -> None:
+    arrays = [np.ones((2, 3)), np.ones((2, 3))]
+    results = execute(algorithms.ring_all_reduce(2), arrays, in_place=True)
+    assert [result.shape for result in results] == [(2, 3)] * 2
+    blocks = execute(algorithms.ring_reduce_scatter(2), arrays, in_place=True)
+    assert [block.shape for block in blocks] == [(3,)] * 2
+    assert all(np.shares_memory(a, b) for a, b in zip(results + blocks, arrays * 2, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "message"),
+    [
+        (None, {}, "arrays: expected one array a rank, got NoneType"),
+        (([1, 2] for _ in range(3)), {}, "arrays: expected one array a rank, 2 in all, got 3"),
+        ([[1, 2], [[1], [1, 2]]], {}, "arrays: rank 1: expected an array, got rows of different lengths"),
+        ([[1, 2], [1, 2]], {"op": None}, "op: expected one of sum, prod, max, min, got None"),
+        (
+            [[1, 2], [1, 2]],
+            {"op": ["sum"]},
+            "op: expected one of sum, prod, max, min, got ['sum']; did you mean 'sum'?",
+        ),
+    ],
+)
+def test_what_is_no_row_of_arrays_is_refused(arrays: Any, options: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        execute(algorithms.ring_all_reduce(2), arrays, **options)
+    assert str(caught.value) == message
+
+
+def test_arrays_may_come_one_by_one() -> None:
+    results = execute(algorithms.ring_all_reduce(2), (np.full(2, rank) for rank in (1, 2)))  # type: ignore[arg-type]
+    assert [result.tolist() for result in results] == [[3, 3], [3, 3]]
+
+
+@pytest.mark.parametrize("call", [check, lambda schedule: execute(schedule, [])])
+def test_what_is_no_schedule_is_refused(call: Any) -> None:
+    with pytest.raises(ScheduleError, match=r"^schedule: expected a Schedule, got NoneType$"):
+        call(None)

@@ -9,6 +9,7 @@ import pytest
 
 import collsim.topology as t
 from collsim.errors import InputError, TopologyError
+from collsim.topology.generators import direct, switched, wires
 
 SMALL = {
     "ring": (5,),
@@ -220,19 +221,82 @@ def test_switch_can_reduce_and_multicast():
     assert t.switch(3, multicasts=True).multicasts.tolist() == [False, False, False, True]
 
 
-def test_absurd_sizes_are_refused_before_memory_is_used():
-    for make in (
+@pytest.mark.parametrize(
+    "make",
+    [
         lambda: t.torus((10**6, 10**6)),
         lambda: t.tree(1000, 30),
         lambda: t.fully_connected(10**6),
+        lambda: t.fully_connected(8192),
         lambda: t.hypercube(60),
         lambda: t.rail_optimized(10**6, 1000),
+        lambda: t.rail_optimized(125_000, 8),
         lambda: t.dragonfly(4096, 4096),
-        lambda: t.mesh(()),
-        lambda: t.mesh("44"),
+        lambda: t.dragonfly(1024, 4096, 1),
+        lambda: t.dragonfly(256, 4096, 1),
+        lambda: t.fat_tree(2**22, 2**11),
+        lambda: t.fat_tree(2 * 10**6, 20),
+        lambda: t.torus((11,) * 6),
+        lambda: t.tree(2, 20),
+    ],
+)
+def test_absurd_sizes_are_refused_before_memory_is_used(make, monkeypatch):
+    monkeypatch.setattr(wires.Wires, "add", lambda *_: pytest.fail("nodes were made"))
+    with pytest.raises(TopologyError, match=r"expected (at most|[01] to)"):
+        make()
+
+
+def test_what_is_counted_beforehand_is_what_is_made(monkeypatch):
+    counted = []
+
+    class Counted(wires.Wires):
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+            counted.append(self.sizes)
+
+    for module in (direct, switched):
+        monkeypatch.setattr(module, "Wires", Counted)
+    for make, sizes in (
+        (t.torus, ((4, 1, 2, 3),)),
+        (t.mesh, ((4, 1, 2, 3),)),
+        (t.hypercube, (0,)),
+        (t.ring, (1,)),
+        (t.line, (1,)),
+        (t.tree, (1, 3)),
+        (t.fat_tree, (32, 8, "1GB/s", "1us")),
+        (t.dragonfly, (7, 3, 2)),
+        (t.dragonfly, (1, 4, 3)),
+        *((t.GENERATORS[name], given) for name, given in SMALL.items()),
     ):
-        with pytest.raises(TopologyError, match="expected"):
-            make()
+        topology = make(*sizes)
+        assert counted[-1] == (topology.n_nodes, topology.n_links)
+
+
+def test_sizes_that_are_no_list_are_no_bandwidth():
+    for make, sizes, meant in (
+        (t.torus, (4, 4), "torus((4, 4), ...), or bandwidth='4B/s'"),
+        (t.mesh, (4, 4), "mesh((4, 4), ...)"),
+        (t.torus, (2, 3, 4), "torus((2, 3, 4), ...)"),
+        (t.torus, (np.int64(4), np.int64(4)), "torus((4, 4), ...)"),
+    ):
+        with pytest.raises(TopologyError) as caught:
+            make(*sizes)
+        assert f"write {meant}" in str(caught.value)
+    assert t.torus(4, "4B/s").link_bandwidth.tolist() == [4] * 8
+    assert t.torus(4, 25 * 10**9) == t.torus((4,), "25GB/s")
+    assert t.torus((4, 4), 4).link_bandwidth[0] == 4
+
+
+def test_sizes_may_be_of_numpy():
+    assert t.torus(np.array([4, 4])) == t.torus((4, 4))
+    assert t.mesh(np.int32(3)) == t.mesh(3) == t.mesh(np.array(3))
+    assert t.fully_connected(np.int16(300)).n_links == 300 * 299
+    assert t.rail_optimized(np.int8(100), np.int8(8)) == t.rail_optimized(100, 8)
+    for dims in (np.array([2.0, 2.0]), np.ones((2, 2), dtype=int), (), "44", (x for x in (2, 2)), np.arange(99)):
+        with pytest.raises(TopologyError, match=r"^torus: dims(\[0\])?: expected .*whole number") as caught:
+            t.torus(dims)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 150
 
 
 def test_a_machine_of_131072_gpus_makes_no_graph():

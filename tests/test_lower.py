@@ -170,3 +170,28 @@ def test_zero_copy_adds_waits_for_reads():
     assert lower(schedule, topo, 1).pred_ptr.tolist() == [0, 0, 1, 1]
     program = lower(schedule, topo, 1, zero_copy=True)
     assert program.pred[program.pred_ptr[2] : program.pred_ptr[3]].tolist() == [1]
+
+
+def test_a_place_is_one_switch_that_forwards():
+    def star(kind="switch", forwards=True):
+        builder = TopologyBuilder("star")
+        for name in ("gpu0", "gpu1"):
+            builder.add_node(name)
+        builder.add_node("sw", kind=kind, forwards=forwards, reduces=True, multicasts=True)
+        for name in ("gpu0", "gpu1"):
+            builder.add_duplex(name, "sw", 10**9, 1000)
+        return builder.build(ranks=["gpu0", "gpu1"])
+
+    def through(*places):
+        b = ScheduleBuilder(Collective("broadcast", 2), chunks=1, scratch=1, places=places)
+        b.copy(0, 2, dst_buffer="scratch")
+        b.copy(2, 1, src_buffer="scratch", step=1)
+        return b.build()
+
+    assert lower(through("sw"), star(), 10).transfers == 2
+    with pytest.raises(TopologyError, match=r"^sw: a place must be a switch that forwards, got a nic$"):
+        lower(through("sw"), star(kind="nic"), 10)
+    with pytest.raises(TopologyError, match="a place must be a switch that forwards"):
+        lower(through("sw"), star(forwards=False), 10)
+    with pytest.raises(TopologyError, match=r"no node 'swi'.*did you mean 'sw'"):
+        lower(through("swi"), star(), 10)

@@ -240,6 +240,8 @@ def test_given_routes_come_first_on_every_channel():
         ({("a", "b"): ["a->c"]}, "no link 'a->c'"),
         ({("a", "b"): [99]}, "no link 99"),
         ({("a", "b"): []}, "its links end at 'a'"),
+        ({("a", "b"): ["a->d", "d->a", "a->b"]}, "route from 'a' to 'b': it comes to 'a' twice"),
+        ({("a", "b"): ["a->b", "b->c", "c->b"]}, "route from 'a' to 'b': it comes to 'b' twice"),
         ({("a", "x"): [0]}, "no node 'x'"),
     ):
         with pytest.raises(TopologyError, match=message):
@@ -255,6 +257,29 @@ def test_routes_by_way_of_named_nodes():
     assert len(topology.route_via(3, 4, (), 1)) == 2
     with pytest.raises(TopologyError, match="no node 'gpu9'"):
         topology.route_via(3, 4, ("gpu9",))
+
+
+def test_ranks_are_whole_numbers():
+    topology = collsim.topology.line(4)
+    assert topology.route(np.int64(0), np.uint8(3), np.int32(1)) == topology.route(0, 3, 1) == topology.route(0, 3)
+    for ends, message in (
+        (("gpu0", "gpu9"), r"expected a rank \(a whole number\), got 'gpu0'; 'gpu0' is rank 0"),
+        ((0, "gpu9"), r"expected a rank \(a whole number\), got 'gpu9'$"),
+        ((0.0, 1), r"expected a rank \(a whole number\), got 0.0$"),
+        ((0, None), r"expected a rank \(a whole number\), got None$"),
+        ((0, np.array([1, 2])), r"expected a rank \(a whole number\), got array\(\[1, 2\]\)$"),
+        ((0, 1, 0.5), "channel: expected a whole number, got 0.5"),
+        ((0, 4), "no rank 4"),
+        ((-1, 0), "no rank -1"),
+    ):
+        with pytest.raises(TopologyError, match=message):
+            topology.route(*ends)
+    for ranks in (np.array([0.0]), ["gpu0"], [True]):
+        with pytest.raises(TopologyError, match=r"expected ranks \(whole numbers\), got "):
+            topology.routes(ranks, [1])
+    assert topology.routes([], [])[0].tolist() == [0]
+    with pytest.raises(TopologyError, match=r"no node 5 in"):
+        topology.node_index(5)
 
 
 def test_what_is_kept_is_bounded_and_read_only(monkeypatch):

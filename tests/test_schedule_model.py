@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from copy import deepcopy
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -248,3 +249,67 @@ def test_the_builder_is_one_spelling() -> None:
     b = ScheduleBuilder(Collective("all_reduce", 2), chunks=4)
     b.reduce(0, 1, 0)
     assert b.build() == schedule(block())
+
+
+# what is no part of a schedule
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"collective": "all_reduce"}, "collective: expected a Collective, got 'all_reduce'"),
+        ({"phases": None}, "phases: expected a row of Repeats, got None"),
+        ({"phases": (block(),)}, "phases: expected a row of Repeats, got Block"),
+        ({"edges": ((0, 0, 0, 0, 1),)}, "edges: expected a row of Edges, got tuple"),
+        ({"edges": 5}, "edges: expected a row of Edges, got 5"),
+        ({"paths": 5}, "paths: expected lists of names, got 5"),
+        ({"paths": ("ab",)}, "paths: expected a list of names, got 'ab'"),
+        ({"parameters": 5}, "parameters: expected a dict, got 5"),
+    ],
+)
+def test_parts_of_another_kind_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        replace(schedule(block()), **changes)
+    assert str(caught.value) == message
+
+
+def test_a_repeat_repeats_a_block() -> None:
+    with pytest.raises(ScheduleError, match=r"^repeat: block: expected a Block, got NoneType$"):
+        Repeat(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"distance": 1.5}, "edge: distance: expected a whole number, got 1.5"),
+        ({"lag": 1.5}, "edge: lag: expected a whole number, got 1.5"),
+        ({"row": "0"}, "edge: row: expected a whole number, got '0'"),
+        (
+            {"lag": 2**80},
+            "edge: lag: expected a whole number up to 1000000000000000000, got 1208925819614629174706176",
+        ),
+    ],
+)
+def test_edges_of_no_numbers_are_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        Edge(**{"phase": 0, "row": 0, "pred_phase": 0, "pred_row": 0, "distance": 1, **fields})
+    assert str(caught.value) == message
+
+
+def test_edges_hold_plain_numbers() -> None:
+    edge = Edge(*np.zeros(4, dtype=np.int8), distance=np.int8(1), lag=np.int64(5))
+    assert edge == Edge(0, 0, 0, 0, 1, lag=5)
+    assert {type(value) for value in vars(edge).values()} == {int, str}
+
+
+def test_parameters_cannot_be_changed() -> None:
+    given = {"k": 1}
+    s = replace(schedule(block()), algorithm="mine", parameters=given)
+    given["k"] = 2
+    with pytest.raises(TypeError):
+        s.parameters["k"] = 3  # type: ignore[index]
+    for same in (s, pickle.loads(pickle.dumps(s)), deepcopy(s), replace(s, algorithm="mine")):
+        assert same == s
+        assert (same.algorithm, same.parameters) == ("mine", {"k": 1})
+        with pytest.raises(TypeError):
+            same.parameters["k"] = 3

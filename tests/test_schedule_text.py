@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from collsim import Collective, Schedule, ScheduleBuilder, algorithms
 from collsim.errors import ScheduleError
+from collsim.schedule import text as text_module
 from collsim.schedule.model import Edge
 from tests.strategies import schedules
 
@@ -108,6 +109,38 @@ def test_parameters_of_any_kind_print() -> None:
     assert Schedule.from_text(str(schedule)).parameters == {"what": "Collective(operation='barrier', ranks=2, root=0)"}
 
 
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ({(1, 2): 3}, {"(1, 2)": 3}),
+        ({np.int64(1): 2, np.float64(0.5): 1, None: 0}, {"1": 2, "0.5": 1, "null": 0}),
+        ({"a": {np.int8(3): np.array([[1, 2]])}}, {"a": {"3": [[1, 2]]}}),
+        (10**5000, hex(10**5000)),
+    ],
+    ids=["tuple", "numpy", "nested", "large"],
+)
+def test_any_keys_and_numbers_print(value: Any, read: Any) -> None:
+    schedule = algorithms.ring_all_reduce(2).labelled("ring", what=value)
+    assert Schedule.from_text(str(schedule)).parameters == {"what": read}
+
+
+def test_parameters_without_an_end_print() -> None:
+    class Silent:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    endless: dict[str, Any] = {"k": 1}
+    endless["again"] = [endless, endless]
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    schedule = algorithms.ring_all_reduce(2).labelled("ring", a=endless, b=deep, c=Silent())
+    read = Schedule.from_text(str(schedule)).parameters
+    assert read["a"] == {"k": 1, "again": ["...", "..."]}
+    assert str(read["b"]).count("[") == 50
+    assert read["c"] == "<Silent>"
+
+
 def test_comments_and_spaces() -> None:
     text = """
     # a comment
@@ -129,7 +162,7 @@ ROW = r"a row such as '0 -> 1  3\+2\*4' or '0 => 1  i\{0,3\} > s\{1,2\} channel=
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("", 0, "expected an operation such as 'all_reduce ranks=4 chunks=4', got ''"),
+        ("", 1, "expected an operation such as 'all_reduce ranks=4 chunks=4', got ''"),
         ("# nothing\n", 1, "expected an operation such as .*"),
         ("all_redcue ranks=2 chunks=2", 1, "expected an operation .*, got 'all_redcue'; did you mean 'all_reduce'[?]"),
         ("all_reduce ranks=2 chunk=2", 1, "expected one of ranks=, .*, got 'chunk=2'; did you mean 'chunks'[?]"),
@@ -179,8 +212,74 @@ def test_errors_name_the_line(text: str, line: int, message: str) -> None:
 
 
 def test_what_reads_may_still_be_refused() -> None:
-    with pytest.raises(ScheduleError, match=r"^phase 0, row 1 \(step 0, 1 -> 2\): dst: expected a rank below 2$"):
+    with pytest.raises(
+        ScheduleError, match=r"^schedule text, line 5: phase 0, row 1 \(step 0, 1 -> 2\): dst: expected a rank below 2$"
+    ):
         Schedule.from_text(BODY + "0 -> 1  0\n1 -> 2  0")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("\nall_reduce ranks=2 chunks=0", 2, "chunks: expected at least 1, got 0"),
+        ("\nscatter ranks=2 chunks=3", 2, "chunks: expected a multiple of the 2 ranks for scatter, got 3"),
+        ("all_reduce ranks=2 chunks=1 scratch=-1", 1, "scratch: expected at least 0 chunks, got -1"),
+        ("all_reduce ranks=2 chunks=1 scratch=99999999", 1, "scratch: expected at most 67108864, got 99999999"),
+        ("all_reduce ranks=2 chunks=2147483647\norder 0 1", 1, "chunks: expected at most 67108864, got 2147483647"),
+        (
+            "all_reduce ranks=2 chunks=2\n\norder 0 0", 3,
+            "order: expected each of the places 0 to 1 once, got 2 places without 1",
+        ),
+        (
+            "all_reduce ranks=2 chunks=2\norder", 2,
+            "order: expected each of the places 0 to 1 once, got 0 places without 0",
+        ),
+        ("all_reduce ranks=2 chunks=2\n# why\nlayout 1x5", 3, "layout: expected 2 chunks in all, got ((1, 5),)"),
+        (
+            "all_reduce ranks=2 chunks=2\nlayout 2x1000000000000000000", 2,
+            "layout: expected at most 1000000000000000000 elements in all, got 2000000000000000000",
+        ),
+        (
+            BODY + "0 -> 1  0\nrepeat 1\nstep 0\n\n0 -> 1  9", 8,
+            "phase 1, row 0 (step 0, 0 -> 1): src_chunk: beyond the chunks of its buffer",
+        ),
+        (BODY + "0 -> 1  0\nstep 1\n1 -> 0  0 via=0", 6, "phase 0, row 1 (step 1, 1 -> 0): via: there are 0 paths"),
+        (
+            BODY + "0 -> 1  0\nedge 0.0 after 0.0 distance=1\nedge 0.1 after 0.0", 6,
+            "edge: there is no row 1 in phase 0: "
+            "Edge(phase=0, row=1, pred_phase=0, pred_row=0, distance=0, at='end', lag=0)",
+        ),
+        (
+            BODY + "0 -> 1  0+2147483647", 4,
+            "phase 0, row 0 (step 0, 0 -> 1): it writes one chunk twice; give each chunk of a message once",
+        ),
+    ],
+)  # fmt: skip
+def test_what_only_the_whole_can_tell_names_its_line(text: str, line: int, message: str) -> None:
+    with pytest.raises(ScheduleError) as caught:
+        Schedule.from_text(text)
+    assert str(caught.value) == f"schedule text, line {line}: {message}"
+
+
+@pytest.mark.parametrize("what", ["path ", 'algorithm x {"a": '])
+def test_json_of_too_many_levels_is_refused(what: str) -> None:
+    end = "}" if "{" in what else ""
+    with pytest.raises(ScheduleError, match=r"^schedule text, line 2: expected JSON, got '.{70,80}\.\.\.$"):
+        Schedule.from_text(HEAD + what + "[" * 100_000 + "]" * 100_000 + end)
+
+
+@pytest.mark.parametrize("text", [None, b"all_reduce ranks=2 chunks=1", 5])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    with pytest.raises(ScheduleError, match=r"^schedule text: expected a text, got \w+$"):
+        Schedule.from_text(text)
+
+
+def test_comments_take_each_letter_once() -> None:
+    # a quote that nothing closes goes to the end of the line, so that no later quote looks for its end again
+    comment = text_module.COMMENT
+    line = '["' + '\\"' * 1000
+    assert [match.span() for match in comment.finditer(line)] == [(1, len(line))]
+    assert comment.sub(lambda match: match[1] or "", 'path ["a#b"]  # "c') == 'path ["a#b"]  '
 
 
 @given(st.text(max_size=30))

@@ -349,3 +349,41 @@ def test_time_is_a_float_of_seconds_and_the_repr_says_it():
     result = collsim.run("all_reduce", ring(4), "1MiB", algorithm="ring")
     assert math.isclose(result.time, result.time_ps * 1e-12)
     assert repr(result).startswith("<Result ring all_reduce of 1MiB on 'ring': 37.457 us, theory 37.457 us")
+
+
+def test_what_is_too_large_is_refused_before_it_is_proven(monkeypatch):
+    def proven(schedule):
+        raise AssertionError("the proof of a large schedule takes long, and is for nothing")
+
+    monkeypatch.setattr("collsim.schedule.check.check", proven)
+    with pytest.raises(InputError, match="3,998,057,620 transfers would need about 10,395 GB"):
+        collsim.simulate(
+            algorithms.ring_all_reduce(44_711), collsim.topology.switch(44_711, bandwidth="1GB/s", latency="1us"), 8
+        )
+
+
+def test_a_function_is_no_name_of_an_algorithm():
+    with pytest.raises(InputError, match=r"algorithm: expected the name of an algorithm, got function; put @algorithm"):
+        collsim.run("all_reduce", ring(4), 8, algorithm=algorithms.ring_all_reduce)
+
+
+def test_a_user_algorithm_may_have_any_parameters():
+    try:
+
+        @collsim.algorithm("all_reduce", "odd_names")
+        def odd_names(ranks, *, size=3, alpha=1, order=None):
+            return algorithms.ring_all_reduce(ranks)
+
+        result = collsim.run("all_reduce", ring(4), 4000, algorithm="odd_names", alpha=2)
+        assert result.theory is None
+        assert "theory none" in repr(result)
+    finally:
+        algorithms.registry._TABLE.pop(("all_reduce", "odd_names"), None)
+
+
+def test_a_tree_of_more_children_than_ranks_is_a_star():
+    topo = collsim.topology.switch(5, bandwidth="1GB/s", latency="1us")
+    star, more = (collsim.run("broadcast", topo, 4000, "tree", k=k, slices=2) for k in (4, 10**20))
+    assert star.schedule == more.schedule
+    assert star.time_ps == more.time_ps
+    assert star.theory == more.theory == pytest.approx(star.time, rel=1e-12)

@@ -11,6 +11,7 @@ import collsim
 from collsim import Collective, ScheduleBuilder, algorithms, testing
 from collsim.collective import ROOTED
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError
+from collsim.schedule import compare
 from collsim.testing import Case, check_algorithm, check_ranks, wrong_elements
 
 SHIPPED = [(operation, name) for operation, names in algorithms.available().items() for name in names]
@@ -293,7 +294,41 @@ def test_operations_that_only_copy(operation, pairs):
 def test_numbers_are_exact_and_never_hide_a_missing_one():
     rng = np.random.default_rng(1)
     for dtype, ranks in (("float16", 1000), ("float32", 64), ("float64", 3)):
-        numbers = testing._numbers(rng, 1000, np.dtype(dtype), ranks)
+        numbers = compare._numbers(rng, 1000, np.dtype(dtype), ranks)
         assert numbers.min() >= 1
         assert numbers.max() * ranks <= 2 ** (np.finfo(dtype).nmant + 1)
-    assert np.ptp(testing._numbers(rng, 1000, np.dtype("uint8"), 3)) > 200
+    assert np.ptp(compare._numbers(rng, 1000, np.dtype("uint8"), 3)) > 200
+
+
+def test_all_to_all_rounds_down_as_its_collective_does():
+    b = ScheduleBuilder(Collective("all_to_all", 2), 2, in_place=False)
+    b.copy([0, 1, 0, 1], [0, 1, 1, 0], [0, 1, 1, 0], dst_chunk=[0, 1, 0, 1], src_buffer="input")
+    right = b.build()
+    wrong = ScheduleBuilder(Collective("all_to_all", 2), 2)
+    for elements in (0, 1, 2, 3, 7):
+        assert wrong_elements(right, elements) == 0
+        # what stays where it was is wrong in one block a rank
+        assert wrong_elements(wrong.build(), elements, np.int64) == elements // 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("elements", "dtype", "message"),
+    [
+        (4, bool, "dtype: expected integers, floats or complex numbers, got bool"),
+        (4, "U3", "dtype: expected integers, floats or complex numbers, got <U3"),
+        (4, "nothing", "dtype: expected a NumPy type, got 'nothing'"),
+        (-1, int, "elements: expected a whole number of at least 0, got -1"),
+        (2.5, int, "elements: expected a whole number of at least 0, got 2.5"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(elements, dtype, message):
+    with pytest.raises(InputError) as caught:
+        wrong_elements(algorithms.ring_all_reduce(2), elements, dtype)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "complex64"])
+def test_numbers_of_all_kinds_are_compared(dtype):
+    assert wrong_elements(algorithms.ring_all_reduce(3), np.int64(10), dtype) == 0
+    nothing = ScheduleBuilder(Collective("all_reduce", 3), 1).build()
+    assert wrong_elements(nothing, 10, dtype) >= 29

@@ -9,6 +9,8 @@ import pytest
 
 import collsim
 import collsim.topology as machines
+from collsim.collective import Collective
+from collsim.schedule import ScheduleBuilder
 from collsim.theory import predict
 
 ALGORITHMS = {
@@ -166,3 +168,103 @@ def test_result_has_theory_and_bound():
     assert agree(result, result.theory)
     assert 0 < result.bound <= result.time
     assert result.theory.formula.startswith("2(N-1) (alpha + m beta)")
+
+
+def slow(topology, rate):
+    """Give every rank copy engines of so many bytes/s."""
+    column = np.zeros(topology.n_nodes, dtype=np.int64)
+    column[topology.rank_nodes] = rate
+    return replace(topology, channel_bandwidth=column)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "topology", "size", "network", "time", "why"),
+    [
+        pytest.param(
+            collsim.algorithms.tree_all_reduce(2, slices=8), machines.ring(2, bandwidth="1GB/s", latency="1us"),
+            8000, "fluid", 18, "share it in the fluid model", id="two ranks, slices",
+        ),
+        pytest.param(
+            collsim.algorithms.ring_all_reduce(2, channels=2), machines.ring(2, bandwidth="1GB/s", latency="1us"),
+            8000, "fluid", 10, "share it in the fluid model", id="two ranks, channels",
+        ),
+        pytest.param(
+            collsim.algorithms.tree_broadcast(3, slices=1),
+            slow(machines.fully_connected(3, bandwidth="1GB/s", latency=0), 10**9),
+            8000, "cut_through", 16, "share the copy engine", id="copy engine",
+        ),
+        pytest.param(
+            collsim.window(collsim.algorithms.ring_broadcast(4, slices=8), 1),
+            machines.line(4, bandwidth="1GB/s", latency="10us"), 64_000, "cut_through", 180, "written edges pace it",
+            id="written edges",
+        ),
+        pytest.param(
+            collsim.algorithms.tree_all_reduce(3, slices=3), machines.line(3, bandwidth="1GB/s", latency=0),
+            3000, "cut_through", 9, "over ways of different length", id="port in the middle of a way",
+        ),
+    ],
+)  # fmt: skip
+def test_forms_that_do_not_fit_say_so(schedule, topology, size, network, time, why):
+    result = collsim.simulate(schedule, topology, size, network=network)
+    assert result.time == pytest.approx(time * 1e-6, rel=1e-9)
+    assert not agree(result, result.theory)
+    assert not result.theory.holds
+    assert why in result.theory.why
+
+
+def test_copy_engines_that_no_peers_share_change_nothing_but_the_rate():
+    topology = slow(machines.switch(3, bandwidth="1GB/s", latency="1us"), 2 * 10**9)
+    result = collsim.simulate(collsim.algorithms.tree_broadcast(3, slices=1), topology, 8000)
+    assert result.theory.holds, result.theory.why
+    assert agree(result, result.theory)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_two_ranks_with_one_message_at_a_time_hold_in_every_network(network):
+    topology = machines.ring(2, bandwidth="1GB/s", latency="1us")
+    for algorithm, options in (("ring", {}), ("binomial_tree", {}), ("tree", {"slices": 1})):
+        result = collsim.run("all_reduce", topology, 8000, algorithm=algorithm, network=network, **options)
+        assert result.theory.holds, result.theory.why
+        assert agree(result, result.theory)
+
+
+def test_schedules_with_places_have_no_theory():
+    builder = ScheduleBuilder(Collective("all_reduce", 4), 1, scratch=1, places=("sw0",))
+    builder.reduce(range(4), 4, 0, dst_buffer="scratch")
+    builder.copy(4, range(4), 0, src_buffer="scratch", step=1)
+    topology = machines.switch(4, bandwidth="1GB/s", latency="1us", reduces=True, multicasts=True)
+    for schedule in (builder.build(), builder.build().labelled("ring")):
+        result = collsim.simulate(schedule, topology, 1000)
+        assert result.theory is None
+        assert "theory none" in repr(result)
+        assert 0 < result.bound <= result.time
+
+
+def test_rows_that_name_their_path_have_no_theory():
+    wires = machines.TopologyBuilder("two switches")
+    for switch, rate in (("fast", 2 * 10**9), ("slow", 10**9)):
+        wires.add_node(switch, "switch")
+        for rank in range(3):
+            if switch == "fast":
+                wires.add_node(f"gpu{rank}", "gpu")
+            wires.add_duplex(f"gpu{rank}", switch, rate, 10**6)
+    topology, ranks, times = wires.build(), np.arange(3), []
+    for via in ({}, {"via": ("slow",)}):
+        builder = ScheduleBuilder(Collective("all_gather", 3), 3)
+        with builder.repeat(2, shift=-1):
+            builder.copy(ranks, (ranks + 1) % 3, ranks, **via)
+        times.append(collsim.simulate(builder.build().labelled("ring"), topology, 3000))
+    assert times[0].theory.holds
+    assert agree(times[0], times[0].theory)
+    assert times[1].time > times[0].time
+    assert times[1].theory is None
+
+
+@pytest.mark.parametrize("name", ["size", "alpha", "ports", "synchronous", "element_size", "algorithm", "collective"])
+def test_parameters_of_a_user_s_algorithm_may_have_any_name(name):
+    topology = machines.switch(4, bandwidth="1GB/s", latency="1us")
+    schedule = collsim.algorithms.ring_all_reduce(4)
+    assert collsim.simulate(schedule.labelled("mine", **{name: 2}), topology, 1000).theory is None
+    plain = collsim.simulate(schedule, topology, 1000).theory
+    assert collsim.simulate(schedule.labelled("ring", **{name: 2}), topology, 1000).theory == plain
+    assert collsim.simulate(schedule.labelled("ring", slices="all"), topology, 1000).theory is None

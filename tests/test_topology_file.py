@@ -240,3 +240,77 @@ def test_arrays_are_frozen_and_typed() -> None:
     topology = loads(SQUARE)
     assert topology.link_bandwidth.dtype == np.int64
     assert not topology.link_bandwidth.flags.writeable
+
+
+def test_routes_of_ranges_are_those_of_their_pairs() -> None:
+    """They are found together: each has to be what it would be alone."""
+    leaves = """
+name: x
+nodes: [{name: "gpu[0-7]", kind: gpu}, {name: "leaf[0-1]", kind: switch}, {name: "spine[0-2]", kind: switch}]
+links:
+  - {between: ["gpu[0-3]", "leaf[0]"], bandwidth: 1GB/s, latency: 1us, count: 2}
+  - {between: ["gpu[4-7]", "leaf[1]"], bandwidth: 1GB/s, latency: 1us}
+  - {between: ["leaf[0-1]", "spine[0-2]"], bandwidth: 1GB/s, latency: 1us, count: 2}
+"""
+    plain = loads(leaves)
+    given = loads(leaves + 'routes: [{from: "gpu[0-3]", to: "gpu[4-7]", via: ["leaf[0]", "spine[2]"]}]')
+    assert len(given.given_routes) == 16
+    for src in range(4):
+        for dst in range(4, 8):
+            alone = plain.route_via(src, dst, ("leaf[0]", "spine[2]"))
+            assert given.given_routes[src, dst] == given.route(src, dst) == given.route(src, dst, 1) == alone
+            assert len(alone) == 4
+            assert plain.link_name(alone[1]).startswith("leaf[0]->spine[2]")
+    ptr, found = given.routes(np.array([0, 4, 3, 0]), np.array([4, 0, 7, 1]))
+    for row, (src, dst) in enumerate(((0, 4), (4, 0), (3, 7), (0, 1))):
+        wanted = given.given_routes.get((src, dst), plain.route(src, dst))
+        assert tuple(found[ptr[row] : ptr[row + 1]].tolist()) == wanted
+
+
+def test_routes_of_ranges_are_searched_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = []
+    searched = Topology.route_nodes
+
+    def counting(self: Topology, src: Any, dst: Any, channel: Any = 0) -> Any:
+        searches.append(len(src))
+        return searched(self, src, dst, channel)
+
+    monkeypatch.setattr(Topology, "route_nodes", counting)
+    topology = loads(
+        "name: x\nnodes: [{name: 'gpu[0-199]', kind: gpu}, {name: sw, kind: switch}]\n"
+        f"links: [{{between: ['gpu[0-199]', sw], {LINK}}}]\n"
+        "routes: [{from: 'gpu[0-99]', to: 'gpu[100-199]', via: [sw]}]"
+    )
+    assert len(topology.given_routes) == 10_000
+    assert searches == [20_000]
+
+
+def test_a_machine_goes_by_its_name_next_to_a_directory_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ring8").mkdir()
+    assert load_topology("ring8").n_ranks == 8
+    (tmp_path / "mine").mkdir()
+    for name, message in (
+        ("mine", "mine: expected a file, got a directory; name the .yaml file in it"),
+        ("dgx-h10", "; did you mean 'dgx-h100'?"),
+        (
+            "dgx-h100.yaml",
+            "dgx-h100.yaml: expected a topology file, got no such file; did you mean the shipped machine 'dgx-h100'?",
+        ),
+        (
+            "topologies/dgx-h100.yaml",
+            "topologies/dgx-h100.yaml: expected a topology file, got no such file; "
+            "did you mean the shipped machine 'dgx-h100'?",
+        ),
+        ("a" * 5000, "aaa...: expected a topology file or a shipped machine ("),
+        ("a" * 5000 + ".yaml", "aaa...: expected a readable file, got an error: "),
+    ):
+        with pytest.raises(TopologyError) as caught:
+            load_topology(name)
+        assert message in str(caught.value)
+        assert len(str(caught.value)) < 600
+    (tmp_path / "ring8").rmdir()
+    (tmp_path / "ring8").write_text("name: x\nnodes: [{name: mine, kind: gpu}]")
+    assert load_topology("ring8").nodes == ("mine",)

@@ -8,7 +8,9 @@ import pytest
 
 from collsim.errors import TopologyError
 from collsim.topology import file as topology_file
+from collsim.topology import model
 from collsim.topology.file import loads
+from collsim.topology.yamltree import parse
 
 LINK = "bandwidth: 50GB/s, latency: 1us"
 SQUARE = f"""
@@ -42,7 +44,7 @@ TIME = "expected a time with its unit such as 2us or 500ns"
         ),
         (
             NODES + 'links:\n  - {between: ["gpu[0-3]", sw], bandwidth: 1e9, latency: 1us}',
-            f"f.yaml:6:44: links[0].bandwidth: {BANDWIDTH}, got 1e9; the unit is missing, did you mean 1e9GB/s?",
+            f"f.yaml:6:44: links[0].bandwidth: {BANDWIDTH}, got 1e9; the unit is missing, did you mean 1GB/s?",
         ),
         (
             NODES + 'links:\n  - {between: ["gpu[0-3]", sw], bandwidth: "450", latency: 1us}',
@@ -88,7 +90,13 @@ TIME = "expected a time with its unit such as 2us or 500ns"
         ),
         (
             NODES + "links:\n  - {between: [sw, sw], latency: 1us, colour: red}",
-            f"f.yaml:6:5: links[0].bandwidth: {BANDWIDTH}, got nothing (and 1 more)",
+            "f.yaml:6:39: links[0].colour: expected one of between, from, to, pairing, bandwidth, latency, count, "
+            "kind, got 'colour'; did you mean 'count'? (and 1 more)",
+        ),
+        (
+            NODES + 'links:\n  - {between: ["gpu[0-3]", sw], speed: 50GB/s, latency: 1us}',
+            "f.yaml:6:33: links[0].speed: expected one of between, from, to, pairing, bandwidth, latency, count, "
+            "kind, got 'speed' (and 1 more)",
         ),
         (
             "nam: x\nnodes: []",
@@ -103,11 +111,11 @@ TIME = "expected a time with its unit such as 2us or 500ns"
         ("name: x", "f.yaml:1:1: expected nodes, modules or a generator, got none of them"),
         (
             "name: x\nnodes: {a: b}",
-            "f.yaml:2:8: nodes: expected a list of nodes such as - {name: gpu[0-7], kind: gpu}, got a",
+            'f.yaml:2:8: nodes: expected a list of nodes such as - {name: "gpu[0-7]", kind: gpu}, got a',
         ),
         (
             "name: x\nnodes: [gpu]",
-            "f.yaml:2:9: nodes[0]: expected a node such as {name: gpu[0-7], kind: gpu}, got 'gpu'",
+            "f.yaml:2:9: nodes[0]: expected a node such as {name: \"gpu[0-7]\", kind: gpu}, got 'gpu'",
         ),
         ("name: x\nnodes: [{name: a, kind: gpuu}]", "got 'gpuu'; did you mean 'gpu'?"),
         (
@@ -290,7 +298,14 @@ def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
         ),
         ("nodes: [{name: 'g[0-99999][0-99999][0-99999][0-99999]', kind: gpu}]", "got 100,000,000,000,000,000,000"),
         ("nodes: [{name: 'gpu[0-9999999999]', kind: gpu}]", "expected an index up to 1,000,000,000, got 9999999999"),
-        ("modules: [{name: n, count: 999999999, nodes: [{name: a, kind: gpu}]}]", "nodes in all, got 999,999,999"),
+        (
+            "modules: [{name: n, count: 1000000000, nodes: [{name: 'gpu[0-1]', kind: gpu}]}]",
+            "2:28: modules[0].count: expected at most 2,000,000 nodes in all, got 2,000,000,000",
+        ),
+        (
+            "modules: [{name: n, count: 2, nodes: [{name: 'gpu[0-1999999]', kind: gpu}]}]",
+            "modules[0].nodes[0].name: expected at most 2,000,000 nodes in all, got 4,000,000",
+        ),
         (
             f"nodes: [{{name: 'g[0-1]', kind: gpu}}]\nlinks: [{{from: 'g[0]', to: 'g[1]', count: 1000000000, {LINK}}}]",
             "links[0].count: expected at most 20,000,000 links in all, got 1,000,000,000",
@@ -301,12 +316,12 @@ def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
         ),
         (
             f"nodes: [{{name: 'g[0-9999]', kind: gpu}}]\nlinks: [{{between: ['g[0-9999]', 'g[0-9999]'], {LINK}}}]",
-            "200,000,000",
+            "links[0]: expected at most 20,000,000 links in all, got 99,990,000",
         ),
         (
             "modules: [{name: n, count: 200000, nodes: [{name: 'g[0-9]', kind: gpu}], "
-            f"links: [{{between: ['g[0-9]', 'g[0-9]'], {LINK}}}]}}]",
-            "modules[0].links[0]: expected at most 20,000,000 links in all, got 40,000,000",
+            f"links: [{{between: ['g[0-9]', 'g[0-9]'], count: 2, {LINK}}}]}}]",
+            "modules[0].count: expected at most 20,000,000 links in all, got 36,000,000",
         ),
         # Found by mutation: a range that no node needs was written out before it was looked up.
         (
@@ -316,18 +331,33 @@ def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
         (f"nodes: [{{name: a, kind: gpu}}]\nlinks: [{{from: 'b[0-999999]', to: a, {LINK}}}]", "got 'b[0]'"),
         (
             "nodes: [{name: a, kind: gpu}]\nroutes: [{from: 'b[0-99999]', to: 'c[0-99999]', via: [a]}]",
-            "at most 2,000,000 routes",
+            "at most 200,000 routes",
         ),
         ("generator: {name: ring, n: 1000000000}", "generator.n: expected 1 to"),
         ("generator: {name: torus, dims: [100000, 100000]}", "generator.dims: expected at most"),
         ("generator: {name: hypercube, dimension: 60}", "generator.dimension: expected 0 to"),
         (
             "generator: {name: fully_connected, n: 8000}",
-            "generator: expected at most 20,000,000 links in all, got about 64,000,000",
+            "generator: expected at most 20,000,000 links in all, got 63,992,000",
         ),
         (
-            "generator: {name: dragonfly, groups: 1000, routers: 4000}",
-            "generator: expected at most 20,000,000 links in all",
+            "generator: {name: dragonfly, groups: 1024, routers: 138}",
+            "generator: expected at most 20,000,000 links in all, got 20,689,920",
+        ),
+        # Found by trying: these were loaded, with gigabytes.
+        ("generator: {name: rail_optimized, nodes: 524288}", "generator: nodes x gpus: expected 1 to 2,000,000"),
+        (
+            "generator: {name: rail_optimized, nodes: 125000}",
+            "generator: expected at most 2,000,000 nodes in all, got 2,125,016",
+        ),
+        (
+            "generator: {name: dragonfly, groups: 1, routers: 4096, gpus_per_router: 1024}",
+            "generator: groups x routers x gpus_per_router: expected 1 to 2,000,000, got 4,194,304",
+        ),
+        ("generator: {name: fat_tree, gpus: 4194304}", "generator.gpus: expected 1 to 2,000,000, got 4,194,304"),
+        (
+            "generator: {name: fat_tree, gpus: 2000000, gpus_per_leaf: 20}",
+            "generator: expected at most 2,000,000 nodes in all, got 2,100,020",
         ),
     ],
 )
@@ -342,6 +372,74 @@ def test_absurd_counts_are_refused_before_they_are_made(
     found = fault(f"name: x\n{text}")
     assert message in found
     assert len(found) < 400
+
+
+def test_the_largest_full_mesh_is_counted_as_what_it_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pair once: 4 x 3 links of 4 nodes, where each with each would be 32 both ways."""
+    text = f"name: x\nnodes: [{{name: 'g[0-3]', kind: gpu}}]\nlinks: [{{%s, {LINK}}}]"
+    for ends, links in (
+        ("between: ['g[0-3]', 'g[0-3]']", 12),
+        ("from: 'g[0-3]', to: 'g[0-3]'", 12),
+        ("between: ['g[0-1]', 'g[2-3]']", 8),
+        ("between: ['g[0-3]', 'g[1,2,3,0]'], pairing: zip", 8),
+        ("from: 'g[0-3]', to: 'g[1,2,3,0]', pairing: zip", 4),
+        ("from: 'g[0-1]', to: 'g[2-3]', count: 3", 12),
+    ):
+        monkeypatch.setattr(topology_file, "MAX_LINKS", links)
+        assert loads(text % ends).n_links == links
+        monkeypatch.setattr(topology_file, "MAX_LINKS", links - 1)
+        assert f"expected at most {links - 1} links in all, got {links}" in fault(text % ends)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "hint"),
+    [
+        ("bandwidth", "400G", "did you mean 400Gbps or 400GB/s?"),
+        ("bandwidth", "25 Gi", "did you mean 25Gibps or 25GiB/s?"),
+        ("bandwidth", "50e9", "the unit is missing, did you mean 50GB/s?"),
+        ("bandwidth", "25000000000", "the unit is missing, did you mean 25GB/s?"),
+        ("bandwidth", "010", "the unit is missing, did you mean 10GB/s?"),
+        ("bandwidth", "1e3", "the unit is missing"),
+        ("bandwidth", "-5", "the unit is missing"),
+        ("bandwidth", "0", "the unit is missing"),
+        ("latency", "1e-6", "the unit is missing, did you mean 1us?"),
+        ("latency", "0.0000005", "the unit is missing, did you mean 500ns?"),
+        ("latency", "0", "the unit is missing, did you mean 0us?"),
+        ("latency", "1.5", "the unit is missing, did you mean 1.5us?"),
+        ("latency", "1e9", "the unit is missing"),
+    ],
+)
+def test_hints_at_units_are_values_that_can_be_meant(field: str, value: str, hint: str) -> None:
+    given = {"bandwidth": "1GB/s", "latency": "1us", field: value}
+    link = ", ".join(f"{key}: {text}" for key, text in given.items())
+    found = fault(NODES + f'links:\n  - {{between: ["gpu[0-3]", sw], {link}}}')
+    assert found.endswith(f"; {hint}")
+
+
+def test_examples_in_messages_are_yaml() -> None:
+    """Found by trying: the example for nodes was copied, and was not YAML."""
+    examples = [text.partition(" such as ")[2] for text in model._EXPECTED.values()]
+    mappings = [example for example in examples if example.startswith(("{", "- {", "["))]
+    assert len(mappings) >= 9
+    for example in mappings:
+        parse(example)
+    assert "gpu[0-7]" in model._EXPECTED["nodes"]
+
+
+@pytest.mark.parametrize(
+    ("route", "message"),
+    [
+        ("via: ['gpu[1]', 'gpu[1]']", "via[1]: expected each node once on the way from 'gpu[0]' to 'gpu[2]', got"),
+        ("via: ['gpu[0]']", "via[0]: expected each node once on the way from 'gpu[0]' to 'gpu[2]', got 'gpu[0]' twice"),
+        ("via: ['gpu[2]']", "via[0]: expected each node once on the way from 'gpu[0]' to 'gpu[2]', got 'gpu[2]' twice"),
+        ("via: ['gpu[1]', 'gpu[3]']", "routes[0].via: expected each node once on the way from 'gpu[0]' to 'gpu[2]'"),
+        ("via: [silent]", "routes[0].via[0]: expected a node that forwards, got 'silent'; leave it out of via"),
+    ],
+)
+def test_a_given_route_visits_no_node_twice(route: str, message: str) -> None:
+    text = SQUARE + "  - {between: [silent, 'gpu[0]'], bandwidth: 1GB/s, latency: 1us}\n"
+    text = text.replace("kind: gpu}]", "kind: gpu}, {name: silent, kind: host, forwards: false}]")
+    assert message in fault(text + f"routes: [{{from: 'gpu[0]', to: 'gpu[2]', {route}}}]")
 
 
 def test_long_names_do_not_make_long_messages() -> None:

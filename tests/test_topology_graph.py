@@ -182,6 +182,58 @@ def test_from_networkx_names_the_edge_and_the_attribute(edge, message):
         from_networkx(graph)
 
 
+def four(**attributes):
+    """A cycle of four whose nodes have these attributes, one of each list by node."""
+    graph = nx.cycle_graph(4)
+    nx.set_edge_attributes(graph, "25GB/s", "bandwidth")
+    nx.set_edge_attributes(graph, 0, "latency")
+    for key, values in attributes.items():
+        nx.set_node_attributes(graph, dict(enumerate(values)), key)
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"rank": [0, 1, 1, 2]}, "node '2': attribute 'rank': expected each once, got 1 of '1' too"),
+        ({"rank": [-1, 0, 1, 2]}, "node '0': attribute 'rank': expected a whole number from 0, got -1"),
+        ({"rank": [0, float("nan"), 1, 2]}, "node '1': attribute 'rank': expected a whole number from 0, got nan"),
+        ({"rank": [0, 1, 2, float("inf")]}, "node '3': attribute 'rank': expected a whole number from 0, got inf"),
+        ({"rank": [0, 1.5]}, "expected a whole number from 0, got 1.5"),
+        ({"rank": [None]}, "expected a whole number from 0, got None"),
+        ({"rank": [0, "a"]}, "expected a whole number from 0, got 'a'"),
+        ({"rank": [False, True]}, "expected a whole number from 0, got False"),
+        ({"kind": [None]}, "node '0': attribute 'kind': expected one of gpu, switch, nic, host, got None"),
+        ({"kind": ["gpu", "swich"]}, "node '1': attribute 'kind': .*got 'swich'; did you mean 'switch'"),
+        ({"kind": [["gpu"]]}, r"node '0': attribute 'kind': .*got \['gpu'\]"),
+    ],
+)
+def test_from_networkx_names_the_node_and_the_attribute(attributes, message):
+    with pytest.raises(TopologyError, match=message):
+        from_networkx(four(**attributes))
+
+
+def test_from_networkx_takes_ranks_in_their_order():
+    assert from_networkx(four(rank=[3, np.int64(0), 2.0, 9])).ranks == ("1", "2", "0", "3")
+    assert from_networkx(four(rank=[1, 0])).ranks == ("1", "0")
+    assert from_networkx(four(kind=["gpu", "nic", "gpu", "host"])).ranks == ("0", "2")
+
+
+@pytest.mark.parametrize(
+    ("graph", "ranks", "message"),
+    [
+        ([(0, 1)], None, "expected a NetworkX graph, got a list"),
+        (None, None, "expected a NetworkX graph, got a NoneType"),
+        (four(), 4, "ranks: expected a list of nodes, got 4"),
+        (four(), "01", "ranks: expected a list of nodes, got '01'"),
+        (four(), [0, 9], "rank '9': no such node"),
+    ],
+)
+def test_from_networkx_refuses_what_is_no_graph_and_no_ranks(graph, ranks, message):
+    with pytest.raises(TopologyError, match=message):
+        from_networkx(graph, ranks)
+
+
 def test_from_networkx_refuses_names_that_become_equal():
     graph = nx.Graph()
     graph.add_nodes_from([1, "1"])

@@ -14,9 +14,12 @@ import pytest
 
 from collsim.errors import TopologyError
 from collsim.topology.file import loads
+from collsim.topology.file_units import BANDWIDTH_SCHEMA, TIME_SCHEMA
 from collsim.topology.generators import GENERATORS
+from collsim.topology.model import TopologyModel
 from collsim.topology.schema import arguments, json_schema
 from collsim.topology.yamltree import parse
+from collsim.units import BANDWIDTHS, TIMES
 
 FILES = Path(__file__).parent.parent / "topologies"
 
@@ -79,12 +82,66 @@ NODES = "name: x\nnodes: [{name: a, kind: gpu}, {name: b, kind: gpu}]\n"
         "name: x\ngenerator: {name: ring, n: 8, bandwith: 1GB/s}",
         "name: x\ngenerator: {name: torus, dims: [4, x]}",
         "name: x\ngenerator: {name: switch, n: 4, reduces: 1}",
+        NODES + "links: [{between: [a, b], bandwidth: 16us, latency: 1us}]",
+        NODES + "links: [{between: [a, b], bandwidth: 16GB/s, latency: 1GB/s}]",
+        NODES + "links: [{between: [a, b], bandwidth: 16gbps, latency: 1us}]",
+        NODES + "links: [{between: [a, b], bandwidth: 0GB/s, latency: 1us}]",
+        NODES + "links: [{between: [a, b], bandwidth: 1GB/s, latency: -1us}]",
+        NODES + "ranks: []",
+        "name: x\nnodes: []\nmodules: []",
+        "name: x\ngenerator: {name: ring, n: 0}",
+        "name: x\ngenerator: {name: torus, dims: []}",
+        "name: x\ngenerator: {name: torus, dims: 0}",
+        "name: x\ngenerator: {name: ring, n: 8, bandwidth: 16us}",
+        "name: x\ngenerator: {name: fat_tree, gpus: 8, oversubscription: 0.5}",
+        *(f"name: x\ngenerator: {{name: ring, n: 8}}\n{key}: []" for key in ("nodes", "links", "ranks", "routes")),
+        "name: x\ngenerator: {name: ring, n: 8}\nranks: [gpu0]",
     ],
 )
 def test_the_schema_and_the_reader_refuse_the_same(text: str, validator: Any) -> None:
     assert not validator.is_valid(parse(text).value)
     with pytest.raises(TopologyError):
         loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"{{name: ring, n: 8, bandwidth: '{text}'}}" for text in ("+50GB/s", " 5e1 GB/s ", ".5GB/s", "50.Gbit/s")),
+        *(f"{{name: ring, n: 8, latency: '{text}'}}" for text in ("+1us", "0s", "1µs", "1μs", "1.5e2 ns")),
+        "{name: hypercube, dimension: 0}",
+        "{name: torus, dims: 4}",
+        "{name: torus, dims: [4]}",
+    ],
+)
+def test_the_schema_and_the_reader_take_the_same(text: str, validator: Any) -> None:
+    text = f"name: x\ngenerator: {text}"
+    assert validator.is_valid(parse(text).value)
+    assert loads(text).n_ranks >= 1
+
+
+def test_patterns_have_the_units_of_the_tables() -> None:
+    for known, others, schema in ((BANDWIDTHS, TIMES, BANDWIDTH_SCHEMA), (TIMES, BANDWIDTHS, TIME_SCHEMA)):
+        assert all(re.search(schema["pattern"], f"5{unit}") for unit in known)
+        assert not any(re.search(schema["pattern"], f"5{unit}") for unit in [*others, "", "x", "GB"])
+
+
+def test_the_schema_does_not_depend_on_the_release_of_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.7 gives the defaults of fields that a function of ours reads, and writes them into our patterns; 2.14 not."""
+    expected = json_schema()
+    assert '"default"' not in json.dumps(expected)
+    described = TopologyModel.model_json_schema
+
+    def as_in_2_7(**options: Any) -> dict[str, Any]:
+        schema = described(**options)
+        for definition in schema["$defs"].values():
+            for field in definition.get("properties", {}).values():
+                field["default"] = 0
+        return schema
+
+    monkeypatch.setattr(TopologyModel, "model_json_schema", as_in_2_7)
+    assert json_schema() == expected
+    assert "default" not in BANDWIDTH_SCHEMA | TIME_SCHEMA
 
 
 def test_every_generator_can_be_completed_and_called(validator: Any) -> None:

@@ -31,12 +31,13 @@ def refuse_rows(rows: int) -> None:
     if rows > MOST_ROWS:
         raise AlgorithmError(
             f"ranks, channels and slices: {rows:,} rows are more than the {MOST_ROWS:,} that a schedule can have; "
-            "expected fewer slices or channels"
+            "expected fewer ranks, slices or channels"
         )
 
 
 def rank_order(ranks: int, order: Sequence[int] | None) -> Array:
     """Ranks in the order of their positions; the identity where none is given."""
+    refuse_rows(ranks)  # each rank has a row at least
     if order is None:
         return np.arange(ranks)
     try:

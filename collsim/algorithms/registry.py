@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from collsim.collective import OPERATIONS, ROOTED, Collective
 from collsim.errors import AlgorithmError, CollsimError, InputError, did_you_mean
 from collsim.schedule import Schedule
@@ -53,7 +55,9 @@ def algorithm(operation: str, name: str) -> Callable[[Maker], Maker]:
         signature = inspect.signature(function)
 
         @wraps(function)
-        def labelled(*args: Any, **kwargs: Any) -> Schedule:
+        def labelled(*given: Any, **named: Any) -> Schedule:
+            args = [_plain(value) for value in given]
+            kwargs = {key: _plain(value) for key, value in named.items()}
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -71,6 +75,11 @@ def algorithm(operation: str, name: str) -> Callable[[Maker], Maker]:
         return labelled
 
     return register
+
+
+def _plain(value: Any) -> Any:
+    """Python's number for one of NumPy's, whose arithmetic wraps round."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def _known_operation(operation: str) -> None:

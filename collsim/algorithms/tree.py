@@ -28,6 +28,7 @@ class _Steps:
     """
 
     def __init__(self, ranks: int, k: int, slices: int) -> None:
+        k = min(k, max(1, ranks - 1))  # the root has no more children than that
         child = np.arange(1, ranks)
         parent = (child - 1) // k
         start = np.zeros(ranks, dtype=np.int64)

@@ -18,6 +18,29 @@ __all__ = ["main", "parser"]
 EXIT_CODES = "exit codes: 0 all is well; 1 a schedule is wrong; 2 the call is wrong (one line on stderr says why)"
 
 
+NCCL_TESTS = {
+    "-g": "; the topology says how many GPUs there are",
+    "-t": "; the topology says how many GPUs there are",
+    "-n": "; a simulation gives the same time every time, so nothing is repeated",
+    "-w": "; a simulation gives the same time every time, so nothing is warmed up",
+    "-i": "; sizes go by a factor: -f",
+    "-c": "; results are checked unless --no-check is given",
+    "-o": "; the only reduction is sum",
+    "-J": "; --json prints JSON",
+}
+"""What to say of flags of nccl-tests that mean nothing here."""
+NCCL_TESTS_LONG = {
+    "--ngpus": NCCL_TESTS["-g"],
+    "--nthreads": NCCL_TESTS["-t"],
+    "--iters": NCCL_TESTS["-n"],
+    "--warmup_iters": NCCL_TESTS["-w"],
+    "--stepbytes": NCCL_TESTS["-i"],
+    "--check": NCCL_TESTS["-c"],
+    "--op": NCCL_TESTS["-o"],
+    "--output_file": NCCL_TESTS["-J"],
+}
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong call in one line."""
 
@@ -28,10 +51,14 @@ class _Parser(argparse.ArgumentParser):
         # the parser of a command refuses what it does not know by itself: it knows the flags that come near
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            known = list(self._option_string_actions)
-            hints = (did_you_mean(word.partition("=")[0], known) for word in unknown if word.startswith("-"))
+            hints = (self._hint(word.partition("=")[0]) for word in unknown if word.startswith("-"))
             self.error(f"unknown: {' '.join(unknown)}{next(filter(None, hints), '')}")
         return found, unknown
+
+    def _hint(self, flag: str) -> str:
+        if re.match(r"-\w", flag):  # one letter is too little for a guess
+            return NCCL_TESTS.get(flag[:2], "")
+        return NCCL_TESTS_LONG.get(flag) or did_you_mean(flag, list(self._option_string_actions))
 
     def error(self, message: str) -> NoReturn:
         choice = re.match(r"argument (\w+): invalid choice: '(.*)' \(choose from (.*)\)", message)
@@ -147,7 +174,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return 2
             return _command(parser().parse_args(argv))
         finally:
-            sys.stdout.flush()  # here, where it can still be told what is wrong with it; --help comes by as well
+            if sys.stdout is not None:  # started with it closed
+                sys.stdout.flush()  # here, where it can still be told what is wrong with it; --help comes by as well
     except ProofError as error:
         return _say(f"collsim: proof failed: {error}", 1)
     except CollsimError as error:
@@ -186,5 +214,7 @@ def _say(text: str, code: int) -> int:
 
 def _drop_output() -> None:
     """Send what is still buffered nowhere, or the interpreter would complain about it when it ends."""
+    if sys.stdout is None:
+        return
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,7 @@ from collsim.cli.user import user_function
 from collsim.collective import OPERATIONS, Collective
 from collsim.engine.lower import lower
 from collsim.engine.program import NETWORKS
-from collsim.engine.simulate import DTYPES, ENGINES, MAX_TRANSFERS, schedule_for, simulate
+from collsim.engine.simulate import DTYPES, ENGINES, MAX_TRANSFERS, refuse_large, schedule_for, simulate
 from collsim.errors import AlgorithmError, InputError, did_you_mean
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
@@ -39,7 +39,11 @@ def run(arguments: argparse.Namespace) -> int:
     _one_of("--network", arguments.network, NETWORKS)
     _one_of("--engine", arguments.engine, ENGINES)
     todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
-    parameters = dict(map(_parameter, arguments.parameter))
+    parameters: dict[str, Any] = {}
+    for key, value in map(_parameter, arguments.parameter):
+        if key in parameters:
+            raise InputError(f"-p: {key} is given twice; expected it once")
+        parameters[key] = value
     if arguments.algorithm is None:
         arguments.algorithm = _default_algorithm(arguments.operation)
     _one_of("--plot-rows", arguments.plot_rows, ("rank", "link"))
@@ -49,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_picture_path(arguments.plot)
     topology = load_topology(arguments.topology)
     schedule = _schedule(arguments, topology, parameters)
+    refuse_large(schedule)
     proof = None if arguments.no_check else check(schedule)
 
     def row(size: int) -> Row:

@@ -238,6 +238,14 @@ def _bind_places(schedule: Schedule, topology: Topology, t: Transfers) -> Array:
     nodes = np.array([topology.node_index(name) for name in schedule.places], dtype=np.int64)
     for i, node in enumerate(nodes.tolist()):
         place = schedule.ranks + i
+        if topology.kinds[node] != "switch" or not topology.forwards[node]:
+            raise TopologyError(
+                f"{topology.nodes[node]}: a place must be a switch that forwards, got a {topology.kinds[node]}"
+            )
+        if node in nodes[:i]:
+            raise TopologyError(
+                f"{topology.nodes[node]}: named twice among the places of the schedule; expected it once"
+            )
         if not topology.reduces[node] and (t.reduce & (t.dst == place)).any():
             raise TopologyError(
                 f"{topology.nodes[node]}: the schedule reduces in it; expected `reduces: true` on that node"

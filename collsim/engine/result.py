@@ -99,19 +99,27 @@ class Result:
 
     @cached_property
     def theory(self) -> Prediction | None:
-        """Closed form of the algorithm in seconds, with its terms; None where there is none."""
-        program = self.program
-        return predict(
-            self.schedule.algorithm,
-            self.schedule.collective,
+        """Closed form of the algorithm in seconds, with its terms.
+
+        None where there is none, and for schedules that no form describes: with places, or with paths of their own.
+        """
+        schedule, program = self.schedule, self.program
+        if schedule.places or any(phase.block.via is not None for phase in schedule.phases):
+            return None
+        prediction = predict(
+            schedule.algorithm,
+            schedule.collective,
             self.size,
             self.topology,
             (program.src, program.dst, program.channel),
             synchronous=self.synchronous,
             network=self.network,
-            parameters=dict(self.schedule.parameters),
+            parameters=dict(schedule.parameters),
             element_size=self.element_size,
         )
+        if prediction is not None and schedule.edges:
+            prediction = prediction.but("written edges pace it")
+        return prediction
 
     @cached_property
     def bound(self) -> Bound:

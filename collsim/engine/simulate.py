@@ -15,7 +15,7 @@ from collsim.schedule import check as check_room
 from collsim.topology import Topology
 from collsim.units import Quantity, parse_size
 
-__all__ = ["DTYPES", "ENGINES", "run", "simulate"]
+__all__ = ["DTYPES", "ENGINES", "MAX_TRANSFERS", "refuse_large", "run", "schedule_for", "simulate"]
 
 DTYPES = {
     "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
@@ -93,13 +93,8 @@ def simulate(
     _one_of("engine", engine, ENGINES)
     _one_of("dtype", dtype, DTYPES)
     size = parse_size(size)
+    refuse_large(schedule)
     proof = check_room.check(schedule) if check else None
-    if schedule.transfers > MAX_TRANSFERS:
-        raise InputError(
-            f"schedule: {schedule.transfers:,} transfers would need about "
-            f"{schedule.transfers * KILOBYTES / 1e6:,.0f} GB in the reference engine; expected at most "
-            f"{MAX_TRANSFERS:,}; use fewer ranks, slices or channels"
-        )
     program = lower(schedule, topology, size, element_size=DTYPES[dtype], synchronous=synchronous, zero_copy=zero_copy)
     times = run_reference(program, network)
     return Result(
@@ -153,8 +148,23 @@ def run(
     )  # fmt: skip
 
 
+def refuse_large(schedule: Schedule) -> None:
+    """Refuse what the engine could not hold in memory, before time is spent on a proof."""
+    if schedule.transfers > MAX_TRANSFERS:
+        raise InputError(
+            f"schedule: {schedule.transfers:,} transfers would need about "
+            f"{schedule.transfers * KILOBYTES / 1e6:,.0f} GB in the reference engine; expected at most "
+            f"{MAX_TRANSFERS:,}; use fewer ranks, slices or channels"
+        )
+
+
 def schedule_for(operation: str, algorithm: str, topology: Topology, root: int, parameters: dict[str, Any]) -> Schedule:
     """Build a schedule for a topology: one that takes an order of ranks gets the topology's unless one is given."""
+    if not isinstance(algorithm, str):
+        raise InputError(
+            f"algorithm: expected the name of an algorithm, got {type(algorithm).__name__}; put @algorithm(...) above "
+            "your function, or build the schedule and call simulate"
+        )
     takes_order = "order" in inspect.signature(algorithms.find(operation, algorithm)).parameters
     if takes_order and parameters.get("order") is None:
         order = topology.ring_order()

@@ -165,6 +165,9 @@ def save_timeline(result: Result, path: str | os.PathLike[str], **kwargs: Any) -
     try:
         partial_file.write_bytes(picture.getbuffer())
         os.replace(partial_file, target)
+    except KeyboardInterrupt:
+        partial_file.unlink(missing_ok=True)
+        raise
     except OSError as error:
         partial_file.unlink(missing_ok=True)
         raise InputError(f"plot: {path}: cannot be written: {error.strerror}") from error
@@ -244,7 +247,7 @@ def _scale(value: Array, color: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     if "norm" in kwargs or len(distinct) > MOST_COLORS:
         return {"array": value, "cmap": cmap}
     if "cmap" not in kwargs and color != "step" and len(distinct) <= len(DISTINCT):
-        colors: Any = DISTINCT[: len(distinct)]
+        colors: Any = list(DISTINCT[: len(distinct)])  # a pair in a tuple would be read as colour and opacity
     else:
         colors = cmap(np.linspace(0, 1 if "cmap" in kwargs else 0.93, len(distinct)))
     norm = BoundaryNorm(np.arange(len(distinct) + 1) - 0.5, len(distinct))

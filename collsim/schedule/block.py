@@ -10,12 +10,17 @@ import numpy.typing as npt
 
 from collsim.errors import ScheduleError
 
-__all__ = ["BUFFERS", "COLUMNS", "INPUT", "OUTPUT", "SCRATCH", "Block", "ChunkLists", "Repeat", "whole"]
+__all__ = [
+    "BUFFERS", "COLUMNS", "INPUT", "INT32", "OUTPUT", "SCRATCH", "Block", "ChunkLists", "Repeat",
+    "items", "names", "short", "whole",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 
 BUFFERS = ("input", "output", "scratch")
 INPUT, OUTPUT, SCRATCH = range(3)
+
+INT32 = 2**31 - 1
 
 COLUMNS: dict[str, Any] = {
     "step": np.int32,
@@ -32,16 +37,49 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def whole(name: str, value: Any) -> int:
+def short(value: Any) -> str:
+    """Text of a value in one line that is not too long for a message."""
+    try:
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except Exception:  # numbers of thousands of digits, things that cannot be shown
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def whole(name: str, value: Any, limit: int = INT32) -> int:
     """Return a whole number as an int, or refuse it."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise ScheduleError(f"{name}: expected a whole number, got {value!r}")
+        raise ScheduleError(f"{name}: expected a whole number, got {short(value)}")
+    if abs(int(value)) > limit:
+        raise ScheduleError(f"{name}: expected a whole number up to {limit}, got {short(value)}")
     return int(value)
+
+
+def items(name: str, values: Any, what: str) -> tuple[Any, ...]:
+    """Return what can be iterated as a tuple, or refuse it; a text is one thing."""
+    try:
+        if isinstance(values, (str, bytes)):
+            raise TypeError
+        return tuple(values)
+    except TypeError:
+        raise ScheduleError(f"{name}: expected {what}, got {short(values)}") from None
+
+
+def names(name: str, values: Any) -> tuple[str, ...]:
+    """Return names as a tuple, or refuse what is none."""
+    found = items(name, values, "a list of names")
+    for value in found:
+        if not isinstance(value, str):
+            raise ScheduleError(f"{name}: expected names of nodes, got {short(value)}")
+    return tuple(map(str, found))
 
 
 def _column(name: str, values: Any, dtype: Any, rows: int) -> Array:
     """Return a column of its own (nobody else can write to it), with every value as it was given."""
-    given = np.asarray(values)
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise ScheduleError(f"{name}: expected one value a row, got {short(values)}") from None
     if given.shape != (rows,):
         raise ScheduleError(f"{name}: expected one value a row ({rows}), got {given.shape}")
     if given.dtype.kind not in "iub" and rows:
@@ -163,6 +201,8 @@ class Repeat:
     window: Any = 0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.block, Block):
+            raise ScheduleError(f"repeat: block: expected a Block, got {type(self.block).__name__}")
         object.__setattr__(self, "times", whole("repeat: times", self.times))
         if self.times < 0:
             raise ScheduleError(f"repeat: times: expected at least 0, got {self.times}")

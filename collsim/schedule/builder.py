@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from collsim.collective import Collective
 from collsim.errors import ScheduleError, did_you_mean
-from collsim.schedule.block import BUFFERS, COLUMNS, Block, ChunkLists, Repeat, whole
+from collsim.schedule.block import BUFFERS, COLUMNS, Block, ChunkLists, Repeat, items, names, short, whole
 from collsim.schedule.model import Edge, Schedule
 
 __all__ = ["ScheduleBuilder"]
@@ -65,9 +65,10 @@ class ScheduleBuilder:
         places: Sequence[str] = (),
     ) -> None:
         self._collective, self._chunks = collective, chunks
-        self._scratch, self._in_place, self._order = scratch, in_place, order
-        self._layout = None if layout is None else tuple(layout)
-        self._places = tuple(places)
+        self._scratch, self._in_place = scratch, in_place
+        self._order = None if order is None else items("order", order, "places of chunks")
+        self._layout = None if layout is None else items("layout", layout, "runs of (count, elements)")
+        self._places = names("places", places)
         self._phases: list[Repeat] = []
         self._calls: list[dict[str, Any]] = []
         self._paths: dict[tuple[str, ...], int] = {}
@@ -143,7 +144,7 @@ class ScheduleBuilder:
             scratch=self._scratch,
             in_place=self._in_place,
             edges=tuple(edges),
-            order=None if self._order is None else tuple(self._order),
+            order=self._order,
             layout=self._layout,
             paths=tuple(self._paths),
             places=self._places,
@@ -165,19 +166,23 @@ class ScheduleBuilder:
         elif dst_lists is not None:
             raise ScheduleError("builder: dst_chunks: expected chunks too, for the side of the sender")
         via = given.pop("via", None)
+        path = None if via is None else names("builder: via", via)
         call: dict[str, Any] = {
             "step": 0, "src": src, "src_buffer": "output", "src_chunk": chunk, "dst": dst, "dst_buffer": "output",
             "dst_chunk": chunk, "count": 1, "stride": 1, "reduce": reduce, "channel": 0, "shift": None, "window": None,
         }  # fmt: skip
         call.update(given)
         for side in ("src_buffer", "dst_buffer"):
-            if call[side] not in BUFFERS:
+            if not isinstance(call[side], str) or call[side] not in BUFFERS:
                 raise ScheduleError(
-                    f"builder: {side}: expected one of {', '.join(BUFFERS)}, got {call[side]!r}"
+                    f"builder: {side}: expected one of {', '.join(BUFFERS)}, got {short(call[side])}"
                     + did_you_mean(str(call[side]), BUFFERS)
                 )
             call[side] = BUFFERS.index(call[side])
-        shapes = {name: np.shape(value) for name, value in call.items() if value is not None}
+        for name, value in call.items():
+            if value is None and name not in ("shift", "window"):
+                raise ScheduleError(f"builder: {name}: expected a number or a row of them, got None")
+        shapes = {name: _shape(name, value) for name, value in call.items() if value is not None}
         if max(map(len, shapes.values())) > 1:
             name = max(shapes, key=lambda name: len(shapes[name]))
             raise ScheduleError(f"builder: {name}: expected a number or a row of them, got {shapes[name]}; use ravel()")
@@ -191,7 +196,7 @@ class ScheduleBuilder:
         if lists is not None and (len(lists) != rows or list(map(len, dst_lists or [])) != list(map(len, lists))):
             raise ScheduleError(f"builder: chunks: expected {rows} lists, of equal lengths on both sides")
         call["rows"], call["lists"], call["dst_lists"] = rows, lists, dst_lists
-        call["via"] = -1 if via is None else self._paths.setdefault(tuple(via), len(self._paths))
+        call["via"] = -1 if path is None else self._paths.setdefault(path, len(self._paths))
         self._calls.append(call)
 
     def _close(self, times: int, shift: int, window: int) -> None:
@@ -222,18 +227,27 @@ class ScheduleBuilder:
             flat_src = [c for part in lists for c in part[0]]
             flat_dst = [c for part in lists for c in part[1]]
             offsets = np.concatenate(([0], np.cumsum([len(part[0]) for part in lists])))
-            chunk_lists = ChunkLists(offsets, np.asarray(flat_src, np.int32), np.asarray(flat_dst, np.int32))
+            chunk_lists = ChunkLists(offsets, np.asarray(flat_src), np.asarray(flat_dst))
         block = Block(**columns, lists=chunk_lists, via=via)
         self._phases.append(Repeat(block, times, shifts, windows))
+
+
+def _shape(name: str, value: Any) -> tuple[int, ...]:
+    try:
+        return np.shape(value)
+    except ValueError:  # rows of different lengths
+        raise ScheduleError(f"builder: {name}: expected a number or a row of them, got {short(value)}") from None
 
 
 def _as_lists(value: Any) -> list[list[int]] | None:
     """Turn one list of chunks, or one a row, into a list of lists."""
     if value is None:
         return None
-    parts = list(value)
-    if parts and not np.ndim(parts[0]):
+    what = "a list of chunks, or one a row"
+    parts = [*items("builder: chunks", value, what)]
+    if parts and not np.iterable(parts[0]):
         parts = [parts]
+    parts = [items("builder: chunks", part, what) for part in parts]
     if not parts or any(not len(part) for part in parts):
         raise ScheduleError("builder: chunks: expected at least one chunk a row")
     return [[whole("builder: chunks", c) for c in part] for part in parts]

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.errors import ScheduleError
 from collsim.schedule.cycles import refuse_cycles
 from collsim.schedule.expand import select
 from collsim.schedule.explain import explain, explain_barrier, explain_read, explain_reduce
-from collsim.schedule.model import INPUT, OUTPUT, Schedule
+from collsim.schedule.model import INPUT, OUTPUT, Schedule, refuse_other
 from collsim.schedule.moves import Moves, Places, all_moves, moves_of
 from collsim.schedule.order import refuse_unordered
 
@@ -32,6 +33,14 @@ FULL_COST = 40_000_000
 """Up to this many chunk moves a schedule is proven whole (a few seconds); above, on a sample of chunks."""
 SAMPLE = 64
 """Chunks of a sample, at the most."""
+MOST_VISITS = 100_000
+"""Visits of one row to one chunk that are followed: a repeat of more only writes over what is there already."""
+MOST_WORK = 2_000_000_000
+"""Chunk moves that are followed, with 100 for each step: some minutes."""
+MOST_ENTRIES = 1 << 26
+"""Chunks that the rows of one block move in one run: some gigabytes once they are written out."""
+MOST_PLACES = 1 << 28
+"""Places (rank, chunk) of a proof: two gigabytes of integers."""
 BATCH = 1 << 25
 """Places (rank, chunk) held at once: 256 MiB of integers."""
 
@@ -93,6 +102,8 @@ def check(schedule: Schedule, *, full_cost: int = FULL_COST, seed: int = 0) -> P
     ------
     ProofError
         Naming rank, chunk and step of what is wrong.
+    ScheduleError
+        If a proof would take more than `MOST_VISITS`, `MOST_ENTRIES`, `MOST_WORK` or `MOST_PLACES`.
 
     Examples
     --------
@@ -114,24 +125,36 @@ def check(schedule: Schedule, *, full_cost: int = FULL_COST, seed: int = 0) -> P
     Traceback (most recent call last):
     collsim.errors.ProofError: rank 0, chunk 0: contribution of rank 0 is missing; last written by step 2, 2 -> 0; ...
     """
-    refuse_cycles(schedule)
+    refuse_other(schedule)
     moves = sum(phase.times * _entries(phase.block) for phase in schedule.phases)
+    _refuse_rows(schedule)
     if schedule.collective.operation == "barrier":
+        # Python's sets: slower and larger than arrays by far
+        held = schedule.endpoints * (2 * schedule.chunks + schedule.scratch)
+        _refuse_work(schedule, moves, held, MOST_WORK // 16, MOST_PLACES // 64)
+        refuse_cycles(schedule)
         explain_barrier(schedule)
         return Proof(schedule.chunks, schedule.chunks, moves)
     # a chunk that keeps its place from the input of one rank to the output of another can be followed alone
     alone = schedule.collective.operation != "all_to_all" and all(p.block.is_aligned for p in schedule.phases)
     rng = np.random.default_rng(seed)
+    most_work = max(MOST_WORK, full_cost)  # who asks for more gets it
     everything = np.arange(schedule.chunks)
     places = Places(schedule, everything)
     if not alone or (moves <= full_cost and places.size <= BATCH):
+        _refuse_work(schedule, moves, places.size, most_work, MOST_PLACES)
+        refuse_cycles(schedule)
         return _prove(places, partial(all_moves, schedule, places), rng, moves)
     per_chunk = max(1, moves // schedule.chunks)
     chosen = everything
     if moves > full_cost:
-        number = max(1, min(SAMPLE, full_cost // 4 // per_chunk, schedule.chunks))
+        # all entries are looked at once for each chunk, ten times as fast as they are followed
+        looks = 10 * full_cost // sum(_entries(phase.block) for phase in schedule.phases)
+        number = max(1, min(SAMPLE, full_cost // 4 // per_chunk, looks, schedule.chunks))
         chosen = np.sort(rng.choice(schedule.chunks, number, replace=False))
     at_once = max(1, min(BATCH // (schedule.endpoints * 3), full_cost // 4 // per_chunk))
+    _refuse_work(schedule, per_chunk * len(chosen), Places(schedule, chosen[:at_once]).size, most_work, MOST_PLACES)
+    refuse_cycles(schedule)
     proofs = []
     for lo in range(0, len(chosen), at_once):
         places = Places(schedule, chosen[lo : lo + at_once])
@@ -144,6 +167,41 @@ def check(schedule: Schedule, *, full_cost: int = FULL_COST, seed: int = 0) -> P
         tuple(dict.fromkeys(text for proof in proofs for text in proof.unused))[:10],
         tuple(dict.fromkeys(text for proof in proofs for text in proof.warnings)),
     )
+
+
+def _refuse_rows(schedule: Schedule) -> None:
+    """Refuse rows that move more chunks than can be written out, or that come back to one chunk again and again."""
+    for number, phase in enumerate(schedule.phases):
+        if _entries(phase.block) > MOST_ENTRIES:
+            raise ScheduleError(
+                f"phase {number}: its rows move {_entries(phase.block):,} chunks in one run, at most {MOST_ENTRIES:,} "
+                "are followed; expected fewer rows or chunks"
+            )
+        if phase.times <= MOST_VISITS or not len(phase.block):
+            continue
+        window = np.asarray(phase.window, dtype=np.int64)
+        window = np.where(window == 0, schedule.chunks, window)
+        period = int((window // np.gcd(np.asarray(phase.shift, dtype=np.int64), window)).min())
+        if phase.times > MOST_VISITS * period:
+            raise ScheduleError(
+                f"phase {number}: a row visits one chunk {-(-phase.times // period):,} times, at most {MOST_VISITS:,} "
+                f"are followed; expected fewer repeats than {phase.times:,}, or a shift that visits more chunks"
+            )
+
+
+def _refuse_work(schedule: Schedule, moves: int, places: int, most_work: int, most_places: int) -> None:
+    """Refuse a proof that would not end within minutes, or that memory is unlikely to hold, before it begins."""
+    steps = min(moves, sum(phase.times * len(np.unique(phase.block.step)) for phase in schedule.phases))
+    if moves + 100 * steps > most_work:
+        raise ScheduleError(
+            f"schedule: the proof would follow {moves:,} chunk moves in {steps:,} steps, at most {most_work:,} with "
+            "100 for each step are followed; expected fewer repeats, steps or chunks (or simulate with check=False)"
+        )
+    if places > most_places:
+        raise ScheduleError(
+            f"schedule: the proof would hold {places:,} chunks of all ranks at once, at most {most_places:,} are held; "
+            "expected fewer chunks, scratch chunks or ranks (or simulate with check=False)"
+        )
 
 
 def _entries(block: Any) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import ProofError
+from collsim.errors import ProofError, ScheduleError
 from collsim.schedule.dependencies import explicit_edges, infer
 from collsim.schedule.explain import transfer_name
 from collsim.schedule.model import Schedule, Transfers
@@ -15,6 +15,10 @@ from collsim.schedule.model import Schedule, Transfers
 __all__ = ["all_predecessors", "find_cycle", "refuse_cycles"]
 
 Array = npt.NDArray[Any]
+
+
+MOST_TRANSFERS = 20_000_000
+"""Transfers of a schedule with written edges that are searched for cycles: some gigabytes of lists."""
 
 
 def all_predecessors(schedule: Schedule, transfers: Transfers, *, ended: bool = False) -> tuple[Array, Array]:
@@ -75,10 +79,17 @@ def refuse_cycles(schedule: Schedule) -> None:
     ------
     ProofError
         Naming the transfers of the circle.
+    ScheduleError
+        If there are more than `MOST_TRANSFERS` to search.
     """
     # an edge to an earlier iteration, row or phase runs along the program order, as data does
     if all(e.pred_phase < e.phase or e.distance > 0 or e.pred_row < e.row for e in schedule.edges):
         return
+    if schedule.transfers > MOST_TRANSFERS:
+        raise ScheduleError(
+            f"edges: {schedule.transfers:,} transfers are too many to look for cycles of written edges, at most "
+            f"{MOST_TRANSFERS:,} are searched; expected fewer transfers, or edges to earlier rows only"
+        )
     t = schedule.expand()
     cycle = find_cycle(*all_predecessors(schedule, t))
     if cycle:

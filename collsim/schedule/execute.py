@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from collsim.errors import InputError, ScheduleError, did_you_mean
 from collsim.schedule.dependencies import locations
 from collsim.schedule.explain import end_name
-from collsim.schedule.model import OUTPUT, SCRATCH, Schedule
+from collsim.schedule.model import OUTPUT, SCRATCH, Schedule, refuse_other
 
 __all__ = ["OPERATORS", "execute"]
 
@@ -37,18 +38,19 @@ def execute(
         How to reduce: ``"sum"``, ``"prod"``, ``"max"`` or ``"min"``.
     in_place
         Whether results are written into the arrays, which then are buffers of the whole size; otherwise the arrays are
-        left as they are.
+        left as they are. In place no two arrays may share memory.
 
     Returns
     -------
     list of ndarray or None
         What each rank holds after: the whole buffer; its own block for reduce_scatter and scatter; None where the
-        operation leaves a rank with nothing. In place they are the given arrays, or views of their blocks.
+        operation leaves a rank with nothing. In place they are views of the given arrays: flat for the blocks of
+        reduce_scatter and scatter, in the shape of the root's array (rank 0 where there is no root) for the others.
 
     Raises
     ------
     InputError
-        If the arrays do not fit each other or the operation.
+        If the arrays do not fit each other or the operation, or share memory in place.
 
     Examples
     --------
@@ -57,8 +59,9 @@ def execute(
     >>> execute(ring_all_reduce(2), [np.array([1, 2, 3]), np.array([10, 20, 30])])
     [array([11, 22, 33]), array([11, 22, 33])]
     """
-    if op not in OPERATORS:
-        raise InputError(f"op: expected one of {', '.join(OPERATORS)}, got {op!r}" + did_you_mean(op, OPERATORS))
+    refuse_other(schedule)
+    if not isinstance(op, str) or op not in OPERATORS:
+        raise InputError(f"op: expected one of {', '.join(OPERATORS)}, got {op!r}" + did_you_mean(str(op), OPERATORS))
     given = _checked(schedule, arrays, in_place)
     operation, ranks = schedule.collective.operation, schedule.ranks
     elements, shape, dtype = _size(schedule, given, in_place)
@@ -93,6 +96,10 @@ def execute(
 
 
 def _checked(schedule: Schedule, arrays: Sequence[Any], in_place: bool) -> list[Array | None]:
+    try:
+        arrays = list(arrays)
+    except TypeError:
+        raise InputError(f"arrays: expected one array a rank, got {type(arrays).__name__}") from None
     if len(arrays) != schedule.ranks:
         raise InputError(f"arrays: expected one array a rank, {schedule.ranks} in all, got {len(arrays)}")
     may_be_none = schedule.collective.operation in ("broadcast", "scatter") and not in_place
@@ -105,13 +112,34 @@ def _checked(schedule: Schedule, arrays: Sequence[Any], in_place: bool) -> list[
             continue
         if in_place and not isinstance(array, np.ndarray):
             raise InputError(f"arrays: rank {rank}: in place expects a NumPy array, got {type(array).__name__}")
-        value = np.asarray(array)
+        try:
+            value = np.asarray(array)
+        except ValueError:  # lists of different lengths
+            raise InputError(f"arrays: rank {rank}: expected an array, got rows of different lengths") from None
         if in_place and not (value.flags.c_contiguous and value.flags.writeable):
             raise InputError(f"arrays: rank {rank}: in place expects a contiguous array that can be written to")
         if value.dtype.kind not in "biufc":
             raise InputError(f"arrays: rank {rank}: expected numbers, got {value.dtype}")
         given.append(value)
+    if in_place:
+        _refuse_shared(given)
     return given
+
+
+def _refuse_shared(given: list[Array | None]) -> None:
+    """Refuse contiguous arrays of which two share memory: each would overwrite what the other has to hold."""
+    spans = sorted(
+        (array.__array_interface__["data"][0], array.nbytes, rank)
+        for rank, array in enumerate(given)
+        if array is not None and array.nbytes
+    )
+    for (start, length, rank), (following, _, other) in pairwise(spans):
+        if following < start + length:
+            one, two = sorted((rank, other))
+            raise InputError(
+                f"arrays: ranks {one} and {two}: in place expects memory of its own for each rank, these arrays share "
+                "some; copy one of them"
+            )
 
 
 def _size(

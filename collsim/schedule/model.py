@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,21 @@ import numpy.typing as npt
 
 from collsim.collective import Collective
 from collsim.errors import ScheduleError
-from collsim.schedule.block import BUFFERS, COLUMNS, INPUT, OUTPUT, SCRATCH, Block, ChunkLists, Repeat, whole
+from collsim.schedule.block import (
+    BUFFERS,
+    COLUMNS,
+    INPUT,
+    INT32,
+    OUTPUT,
+    SCRATCH,
+    Block,
+    ChunkLists,
+    Repeat,
+    items,
+    names,
+    short,
+    whole,
+)
 
 __all__ = [
     "BUFFERS",
@@ -28,9 +43,13 @@ __all__ = [
     "Repeat",
     "Schedule",
     "Transfers",
+    "refuse_other",
 ]
 
 Array = npt.NDArray[Any]
+
+MOST_LAG = 10**18
+"""Picoseconds (eleven days) that an edge can add, and elements of a chunk: sums of some stay within 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +81,9 @@ class Edge:
     lag: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("phase", "row", "pred_phase", "pred_row", "distance", "lag"):
+            limit = MOST_LAG if name == "lag" else INT32
+            object.__setattr__(self, name, whole(f"edge: {name}", getattr(self, name), limit))
         if self.at not in ("end", "issued"):
             raise ScheduleError(f"edge: at: expected 'end' or 'issued', got {self.at!r}")
         if self.pred_phase > self.phase or self.distance < 0 or self.lag < 0:
@@ -149,25 +171,39 @@ class Schedule:
     def __post_init__(self) -> None:
         from collsim.schedule.validate import validate
 
-        order, layout = self.order, self.layout
+        if not isinstance(self.collective, Collective):
+            raise ScheduleError(f"collective: expected a Collective, got {short(self.collective)}")
+        if not isinstance(self.in_place, (bool, np.bool_)):
+            raise ScheduleError(f"in_place: expected True or False, got {short(self.in_place)}")
+        if not isinstance(self.parameters, Mapping):
+            raise ScheduleError(f"parameters: expected a dict, got {short(self.parameters)}")
+        chunks, order, layout = whole("chunks", self.chunks), self.order, self.layout
         if order is not None:
-            order = tuple(whole("order", i) for i in order)
-            order = None if order == tuple(range(self.chunks)) else order
+            order = tuple(whole("order", i) for i in items("order", order, "places of chunks"))
+            order = None if len(order) == chunks and order == tuple(range(chunks)) else order
         if layout is not None:
-            layout = tuple((whole("layout", count), whole("layout", elements)) for count, elements in layout)
+            layout = tuple(_run(run) for run in items("layout", layout, "runs of (count, elements)"))
         frozen = {
-            "chunks": whole("chunks", self.chunks),
+            "chunks": chunks,
             "scratch": whole("scratch", self.scratch),
-            "phases": tuple(self.phases),
-            "edges": tuple(self.edges),
+            "in_place": bool(self.in_place),
+            "phases": _all_of("phases", self.phases, Repeat),
+            "edges": _all_of("edges", self.edges, Edge),
             "order": order,
             "layout": layout,
-            "paths": tuple(tuple(path) for path in self.paths),
-            "places": tuple(self.places),
+            "paths": tuple(names("paths", path) for path in items("paths", self.paths, "lists of names")),
+            "places": names("places", self.places),
+            "parameters": MappingProxyType(dict(self.parameters)),
         }
         for name, value in frozen.items():
             object.__setattr__(self, name, value)
         validate(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "parameters": dict(self.parameters)}  # the read-only view cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, parameters=MappingProxyType(state["parameters"]))
 
     @property
     def ranks(self) -> int:
@@ -289,6 +325,28 @@ class Schedule:
             self.collective, self.chunks, self.scratch, self.in_place, self.edges, self.order, self.layout, self.paths,
             self.places, blocks,
         )  # fmt: skip
+
+
+def refuse_other(schedule: Any) -> None:
+    """Refuse what is not a schedule."""
+    if not isinstance(schedule, Schedule):
+        raise ScheduleError(f"schedule: expected a Schedule, got {type(schedule).__name__}")
+
+
+def _all_of(name: str, values: Any, kind: type) -> tuple[Any, ...]:
+    """Return a tuple of things of one kind, or refuse it."""
+    found = items(name, values, f"a row of {kind.__name__}s")
+    for value in found:
+        if not isinstance(value, kind):
+            raise ScheduleError(f"{name}: expected a row of {kind.__name__}s, got {type(value).__name__}")
+    return found
+
+
+def _run(run: Any) -> tuple[int, int]:
+    pair = items("layout", run, "runs of (count, elements)")
+    if len(pair) != 2:
+        raise ScheduleError(f"layout: expected runs of (count, elements), got {short(run)}")
+    return whole("layout", pair[0]), whole("layout", pair[1], MOST_LAG)
 
 
 def _key_of(value: Any, block: Block) -> bytes:

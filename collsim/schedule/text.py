@@ -19,20 +19,22 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
 
 from collsim.collective import OPERATIONS, Collective
 from collsim.errors import CollsimError, ScheduleError, did_you_mean
-from collsim.schedule.block import COLUMNS, OUTPUT, Block, ChunkLists, Repeat
-from collsim.schedule.model import Edge, Schedule
+from collsim.schedule.block import COLUMNS, INT32, OUTPUT, Block, ChunkLists, Repeat, short
+from collsim.schedule.model import MOST_LAG, Edge, Schedule
+from collsim.schedule.validate import PartError
 
 __all__ = ["from_text", "to_text"]
 
-INT32 = 2**31 - 1
 LETTERS = "ios"
-COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|#.*')  # not inside JSON text
+DEEPEST = 50  # levels of lists in a parameter that are written
+COMMENT = re.compile(r'("(?:[^"\\]|\\.)*"?)|#.*')  # not inside JSON text, be it closed or not
 SET = re.compile(r"([ios]?)(?:(\d+)(?:\+(\d+)(?:\*(-?\d+))?)?|\{(\d+(?:,\d+)*)\})")
 ROW = re.compile(r"(\d+)\s+(->|=>)\s+(\d+)\s+(\S+)(?:\s+>\s+(\S+))?((?:\s+\w+=-?\d+)*)")
 
@@ -48,7 +50,7 @@ def to_text(schedule: Schedule) -> str:
     if schedule.algorithm:
         given = {k: v for k, v in schedule.parameters.items() if v is not None}
         name = schedule.algorithm if re.fullmatch(r"[\w.-]+", schedule.algorithm) else json.dumps(schedule.algorithm)
-        lines.append(f"algorithm {name}" + (f" {json.dumps(given, default=_plain)}" if given else ""))
+        lines.append(f"algorithm {name}" + (f" {json.dumps(_plain(given))}" if given else ""))
     if schedule.order is not None:
         lines.append("order " + " ".join(map(str, schedule.order)))
     if schedule.layout is not None:
@@ -68,11 +70,29 @@ def to_text(schedule: Schedule) -> str:
     return "\n".join(lines)
 
 
-def _plain(value: Any) -> Any:
-    """Stand-in for a parameter that JSON does not know: NumPy's as numbers and lists, others as their text."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, range) else str(value)
+def _plain(value: Any, inside: tuple[int, ...] = ()) -> Any:
+    """Stand-in for a parameter that JSON can write: NumPy's as numbers and lists, what it does not know as text."""
+    if isinstance(value, int) and value.bit_length() > 10_000:  # Python writes it in no other way
+        return hex(value)
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if id(value) in inside or len(inside) > DEEPEST:  # it contains itself, or goes on and on
+        return "..."
+    inside = (*inside, id(value))
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(item, inside) for key, item in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_plain(item, inside) for item in value]
+    try:
+        return _plain(value.tolist(), inside) if hasattr(value, "tolist") else str(value)
+    except Exception:  # a label must never be the reason that a schedule cannot be printed
+        return f"<{type(value).__name__}>"
+
+
+def _key(key: Any) -> Any:
+    if key is None or isinstance(key, (str, int, float)):
+        return key
+    return key.item() if isinstance(key, (np.number, np.bool_)) and key.dtype.kind in "biuf" else str(key)
 
 
 def _phase_lines(phase: Repeat) -> list[str]:
@@ -121,13 +141,14 @@ class _Reader:
 
     def __init__(self) -> None:
         self.number = 0
+        self.lines: dict[tuple[Any, ...], int] = {}  # of the parts of the schedule
         self.head: dict[str, Any] | None = None
         self.more: dict[str, Any] = {"paths": [], "edges": [], "places": [], "order": None, "layout": None}
         self.label: tuple[str, dict[str, Any]] = ("", {})
         self.blocks: list[dict[str, Any]] = []
 
     def fail(self, expected: str, got: str, hint: str = "") -> NoReturn:
-        raise ScheduleError(f"schedule text, line {self.number}: expected {expected}, got {got!r}{hint}")
+        raise ScheduleError(f"schedule text, line {self.number}: expected {expected}, got {short(got)}{hint}")
 
     def line(self, line: str) -> None:
         text = line.strip()
@@ -148,7 +169,7 @@ class _Reader:
             key, equals, value = word.partition("=")
             if not equals or key not in known:
                 self.fail("one of " + ", ".join(k + "=" for k in known), word, did_you_mean(key, known))
-            limit = 10**18 if key == "lag" else INT32
+            limit = MOST_LAG if key == "lag" else INT32
             result[key] = value if isinstance(known[key], str) else self.integer(value, limit)
         return result
 
@@ -163,6 +184,7 @@ class _Reader:
         given = self.options(rest.split(), {"ranks": 0, "chunks": 0, "root": 0, "scratch": 0, "in_place": "yes"})
         if given["in_place"] not in ("yes", "no"):
             self.fail("in_place=yes or in_place=no", given["in_place"])
+        self.lines["head",] = self.number
         collective = self.made(Collective, word, given["ranks"], given["root"])
         self.head = {"collective": collective, **given}
 
@@ -183,7 +205,7 @@ class _Reader:
     def json(self, text: str, kind: type) -> Any:
         try:
             value = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or too many levels of it
             self.fail("JSON", text)
         if not isinstance(value, kind):
             self.fail(f"a JSON {kind.__name__}", text)
@@ -196,11 +218,13 @@ class _Reader:
         return names
 
     def read_order(self, rest: str) -> None:
+        self.lines["order",] = self.number
         self.more["order"] = tuple(self.integer(word) for word in rest.split())
 
     def read_layout(self, rest: str) -> None:
+        self.lines["layout",] = self.number
         runs = [re.fullmatch(r"(\d+)x(\d+)", word) or self.fail("COUNTxELEMENTS", word) for word in rest.split()]
-        self.more["layout"] = tuple((self.integer(run[1]), self.integer(run[2], 10**18)) for run in runs)
+        self.more["layout"] = tuple((self.integer(run[1]), self.integer(run[2], MOST_LAG)) for run in runs)
 
     def read_path(self, rest: str) -> None:
         self.more["paths"].append(self.names(rest))
@@ -213,6 +237,7 @@ class _Reader:
         if not match:
             self.fail("'edge PHASE.ROW after PHASE.ROW [distance=] [at=] [lag=]'", rest)
         options = self.options(match[5].split(), {"distance": 0, "at": "end", "lag": 0})
+        self.lines["edge", len(self.more["edges"])] = self.number
         self.more["edges"].append(self.made(Edge, *(self.integer(match[i]) for i in (1, 2, 3, 4)), **options))
 
     def read_repeat(self, rest: str) -> None:
@@ -241,6 +266,7 @@ class _Reader:
         dst = self.chunk_set(match[5]) if match[5] else src
         if (src["count"], src["stride"], len(src["list"])) != (dst["count"], dst["stride"], len(dst["list"])):
             self.fail("as many chunks on both sides, with one stride", text)
+        self.lines["row", len(self.blocks) - 1, len(block["rows"])] = self.number
         options = {"channel": 0, "shift": block["shift"], "window": block["window"], "via": -1}
         block["rows"].append(
             {
@@ -274,18 +300,22 @@ class _Reader:
 
     def schedule(self) -> Schedule:
         if self.head is None:
+            self.number = max(self.number, 1)
             self.fail("an operation such as 'all_reduce ranks=4 chunks=4'", "")
         h = self.head
-        return Schedule(
-            h["collective"],
-            h["chunks"],
-            tuple(_repeat(block) for block in self.blocks),
-            scratch=h["scratch"],
-            in_place=h["in_place"] == "yes",
-            algorithm=self.label[0],
-            parameters=self.label[1],
-            **self.more,
-        )
+        try:
+            return Schedule(
+                h["collective"],
+                h["chunks"],
+                tuple(_repeat(block) for block in self.blocks),
+                scratch=h["scratch"],
+                in_place=h["in_place"] == "yes",
+                algorithm=self.label[0],
+                parameters=self.label[1],
+                **self.more,
+            )
+        except PartError as error:  # what only the whole schedule can tell
+            raise ScheduleError(f"schedule text, line {self.lines[error.part]}: {error}") from None
 
 
 def _repeat(block: dict[str, Any]) -> Repeat:
@@ -318,6 +348,8 @@ def from_text(text: str) -> Schedule:
     >>> s
     <Schedule schedule broadcast ranks=2 chunks=1 steps=1 transfers=1>
     """
+    if not isinstance(text, str):
+        raise ScheduleError(f"schedule text: expected a text, got {type(text).__name__}")
     reader = _Reader()
     for line in text.splitlines():
         reader.number += 1

@@ -8,11 +8,29 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError, ScheduleError
-from collsim.schedule.model import BUFFERS, INPUT, SCRATCH, Repeat, Schedule
+from collsim.schedule.block import short
+from collsim.schedule.model import BUFFERS, INPUT, MOST_LAG, SCRATCH, Repeat, Schedule
 
-__all__ = ["validate"]
+__all__ = ["MOST_CHUNKS", "PartError", "validate"]
 
 Array = npt.NDArray[Any]
+
+MOST_CHUNKS = 1 << 26
+"""Chunks of a buffer, at the most: as many as a schedule can have rows, half a gigabyte for one number each."""
+
+
+class PartError(ScheduleError):
+    """A schedule that is not well formed, and which part of it: what the text form turns into a line.
+
+    Attributes
+    ----------
+    part
+        ``("head",)``, ``("order",)``, ``("layout",)``, ``("row", phase, row)`` or ``("edge", number)``.
+    """
+
+    def __init__(self, message: str, *part: Any) -> None:
+        super().__init__(message)
+        self.part = part
 
 
 def validate(schedule: Schedule) -> None:
@@ -26,26 +44,43 @@ def validate(schedule: Schedule) -> None:
     try:
         schedule.collective.check_chunks(schedule.chunks)
     except InputError as error:
-        raise ScheduleError(str(error)) from None
+        raise PartError(str(error), "head") from None
     if schedule.scratch < 0:
-        raise ScheduleError(f"scratch: expected at least 0 chunks, got {schedule.scratch}")
-    if schedule.order is not None and sorted(schedule.order) != list(range(schedule.chunks)):
-        missing = min(set(range(schedule.chunks)) - set(schedule.order), default=None)
-        raise ScheduleError(
-            f"order: expected each of the places 0 to {schedule.chunks - 1} once, got {len(schedule.order)} places"
-            + ("" if missing is None else f" without {missing}")
-        )
+        raise PartError(f"scratch: expected at least 0 chunks, got {schedule.scratch}", "head")
+    for name in ("chunks", "scratch"):
+        if getattr(schedule, name) > MOST_CHUNKS:
+            raise PartError(f"{name}: expected at most {MOST_CHUNKS}, got {getattr(schedule, name)}", "head")
+    _validate_order(schedule)
     if schedule.layout is not None:
         if sum(count for count, _ in schedule.layout) != schedule.chunks:
-            raise ScheduleError(f"layout: expected {schedule.chunks} chunks in all, got {schedule.layout}")
+            raise PartError(f"layout: expected {schedule.chunks} chunks in all, got {short(schedule.layout)}", "layout")
         if min(min(run) for run in schedule.layout) < 0:
-            raise ScheduleError(f"layout: expected runs of (count, elements) of at least 0, got {schedule.layout}")
+            raise PartError(
+                f"layout: expected runs of (count, elements) of at least 0, got {short(schedule.layout)}", "layout"
+            )
+        elements = sum(count * size for count, size in schedule.layout)
+        if elements > MOST_LAG:
+            raise PartError(f"layout: expected at most {MOST_LAG} elements in all, got {elements}", "layout")
     for number, phase in enumerate(schedule.phases):
         _validate_phase(schedule, number, phase)
-    for edge in schedule.edges:
+    for index, edge in enumerate(schedule.edges):
         for phase_index, row in ((edge.phase, edge.row), (edge.pred_phase, edge.pred_row)):
             if not 0 <= phase_index < len(schedule.phases) or not 0 <= row < len(schedule.phases[phase_index].block):
-                raise ScheduleError(f"edge: there is no row {row} in phase {phase_index}: {edge}")
+                raise PartError(f"edge: there is no row {row} in phase {phase_index}: {edge}", "edge", index)
+
+
+def _validate_order(schedule: Schedule) -> None:
+    order, chunks = schedule.order, schedule.chunks
+    # the lengths first: a list of all chunks takes gigabytes where there are many
+    if order is None or (len(order) == chunks and sorted(order) == list(range(chunks))):
+        return
+    known = set(order)
+    missing = next(place for place in range(chunks + 1) if place not in known)
+    raise PartError(
+        f"order: expected each of the places 0 to {chunks - 1} once, got {len(order)} places"
+        + ("" if missing == chunks else f" without {missing}"),
+        "order",
+    )
 
 
 def _validate_phase(schedule: Schedule, number: int, phase: Repeat) -> None:
@@ -54,8 +89,11 @@ def _validate_phase(schedule: Schedule, number: int, phase: Repeat) -> None:
     def refuse(bad: Array, what: str, rows: Array | None = None) -> None:
         if bad.any():
             row = int(np.argmax(bad)) if rows is None else int(rows[bad].min())
-            raise ScheduleError(
-                f"phase {number}, row {row} (step {block.step[row]}, {block.src[row]} -> {block.dst[row]}): {what}"
+            raise PartError(
+                f"phase {number}, row {row} (step {block.step[row]}, {block.src[row]} -> {block.dst[row]}): {what}",
+                "row",
+                number,
+                row,
             )
 
     if not len(block):
@@ -81,7 +119,28 @@ def _validate_phase(schedule: Schedule, number: int, phase: Repeat) -> None:
         beyond = (chunk // window + 1) * window > size
         refuse(moves[rows] & beyond, f"{side}_chunk: its window reaches beyond its buffer; give a smaller window", rows)
     refuse(block.count < 1, "count: expected at least 1")
+    refuse(_repeats_a_chunk(schedule, phase), "it writes one chunk twice; give each chunk of a message once")
     if not schedule.in_place:
         refuse(block.dst_buffer == INPUT, "dst_buffer: the input is read only when input and output are not the same")
     if block.via is not None:
         refuse((block.via < -1) | (block.via >= len(schedule.paths)), f"via: there are {len(schedule.paths)} paths")
+
+
+def _repeats_a_chunk(schedule: Schedule, phase: Repeat) -> Array:
+    """Rows that copy two chunks into one, or that add one chunk to another twice."""
+    block = phase.block
+    bad = np.zeros(len(block), dtype=bool)
+    many = np.flatnonzero(block.count > 1)
+    if len(many):
+        window = np.broadcast_to(np.asarray(phase.window), (len(block),))[many].astype(np.int64)
+        window[window == 0] = schedule.chunks
+        # chunk + i * stride comes round to where it began after this many
+        bad[many] = block.count[many] > window // np.gcd(block.stride[many].astype(np.int64), window)
+    if block.lists is not None:
+        row = np.repeat(np.arange(len(block)), np.diff(block.lists.offsets))
+        # a reduction may add different chunks to one (partial sums in scratch)
+        src = np.where(block.reduce[row], block.lists.src, 0)
+        order = np.lexsort((src, block.lists.dst, row))
+        keys = np.stack([row, block.lists.dst, src])[:, order]
+        bad[row[order][1:][(keys[:, 1:] == keys[:, :-1]).all(axis=0)]] = True
+    return bad

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from collsim.collective import Collective
 from collsim.errors import InputError, TopologyError
+from collsim.theory.costs import whole
 from collsim.theory.limits import Limits, demand, least_time, limits_of
 from collsim.theory.paths import UNREACHED
 from collsim.units import format_bandwidth, format_time
@@ -103,7 +104,8 @@ def lower_bound(
     Raises
     ------
     InputError
-        If the size is negative, the topology has too few ranks, or there is not one block a rank.
+        If the size is no whole number of bytes from 0 to 2**63 - 1, the topology has too few ranks, or there is not
+        one block a rank.
     TopologyError
         If data cannot get from one rank to another that needs it.
 
@@ -117,26 +119,25 @@ def lower_bound(
     >>> round(bound * 1e6), round(bound.latency * 1e6), round(bound.cut * 1e6)
     (1001, 1, 1001)
     """
-    if size < 0:
-        raise InputError(f"size: expected at least 0 bytes, got {size}")
+    size, element_size = whole("size", size), whole("element_size", element_size, least=1)
     if collective.ranks > topology.n_ranks:
         raise InputError(f"ranks: topology {topology.name!r} has {topology.n_ranks}, got {collective.ranks}")
     barrier = collective.operation == "barrier"
     if collective.ranks == 1 or (size < element_size and not barrier):
         return Bound.of(0.0, 0.0, 0.0, "no data has to travel")
-    whole = size // element_size * element_size
-    held = _blocks(collective, whole, element_size, blocks)
-    limits = limits_of(collective, topology)
+    used = size // element_size * element_size
+    held = _blocks(collective, used, element_size, blocks)
+    limits = limits_of(collective, topology, network)
     latency, latency_reason = _latency(collective, topology, limits, held)
     if network == "alpha_beta" or barrier:
         return Bound.of(latency * _PICO, 0.0, 0.0, latency_reason)
     takes_part = bool(topology.reduces.any() or topology.multicasts.any())
-    injection, injection_reason = _injection(collective, topology, limits, held, whole, alone=not takes_part)
-    cut, cut_reason = _cut(collective, topology, limits, held, whole)
+    injection, injection_reason = _injection(collective, topology, limits, held, used, alone=not takes_part)
+    cut, cut_reason = _cut(collective, topology, limits, held, used)
     if network == "fluid":  # a flow may lack 1e-12 of its bytes there, for the sake of its floats
         injection, cut = injection - (injection >> 39), cut - (cut >> 39)
     terms = [(cut, cut_reason), (injection, injection_reason), (latency, latency_reason)]
-    without = _injection(collective, topology, limits, held, whole, alone=True)[0] if takes_part else 0
+    without = _injection(collective, topology, limits, held, used, alone=True)[0] if takes_part else 0
     reason = max(terms, key=_time)[1]
     return Bound.of(latency * _PICO, injection * _PICO, cut * _PICO, reason, without * _PICO)
 
@@ -144,7 +145,7 @@ def lower_bound(
 def _blocks(collective: Collective, size: int, element_size: int, blocks: Sequence[int] | None) -> Array:
     if blocks is None:
         return collective.chunk_elements(size // element_size, collective.ranks) * element_size
-    given = np.asarray(blocks, dtype=np.int64)
+    given = np.array([whole("blocks", block) for block in blocks], dtype=np.int64)
     if given.shape != (collective.ranks,):
         raise InputError(f"blocks: expected one a rank ({collective.ranks}), got {given.size}")
     return given
@@ -203,7 +204,7 @@ def _injection(
     first_use = int(min(limits.out_start.min(), limits.in_start.min()))
     if alone:
         # each transfer serves one rank, so all of them together send this much
-        total = int(received.sum()) if op != "reduce" else (ranks - 1) * size
+        total = sum(received.tolist()) if op != "reduce" else (ranks - 1) * size
         if op in ("all_reduce", "reduce_scatter"):
             total = (ranks - 1) * size * (2 if op == "all_reduce" else 1)
         together = int(min(limits.out_rate.sum(), limits.in_rate.sum()))

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collsim.collective import Collective
 from collsim.errors import InputError
 from collsim.theory import rings, trees
-from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms
+from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms, whole
 
-__all__ = ["closed_form"]
+__all__ = ["closed_form", "has_form"]
 
 _GATHERING = ("all_reduce", "reduce_scatter", "all_gather")
 _ROOTED = ("broadcast", "reduce")
@@ -79,7 +79,8 @@ def closed_form(
     Raises
     ------
     InputError
-        If the size or a cost is negative or ``ports`` is unknown.
+        If the size is no whole number of bytes from 0 to 2**63 - 1, a cost is negative, ``ports`` is unknown, or
+        ``channels``, ``slices`` or ``k`` is no whole number of at least 1.
 
     Examples
     --------
@@ -89,10 +90,13 @@ def closed_form(
     >>> p.holds, round(p.latency * 1e6, 3), round(p.bandwidth * 1e6, 3)
     (True, 6.0, 6000.0)
     """
-    if min(size, alpha, beta, gamma, overhead) < 0:
-        raise InputError("closed_form: expected size and costs of at least 0, got a negative one")
+    size, element_size = whole("size", size), whole("element_size", element_size, least=1)
+    if min(alpha, beta, gamma, overhead) < 0:
+        raise InputError("closed_form: expected costs of at least 0, got a negative one")
     if ports not in PORTS:
         raise InputError(f"ports: expected one of {', '.join(PORTS)}, got {ports!r}")
+    counts = (("channels", channels), ("slices", slices), ("k", k))
+    channels, slices, k = (whole(name, count, least=1, unit="") for name, count in counts)
     op, ranks = collective.operation, collective.ranks
     cut = _cut(algorithm, op, ranks, channels, slices)
     if cut is None:
@@ -118,6 +122,17 @@ def closed_form(
     if size % (pieces * element_size):
         return result.but(f"{size // element_size} elements cannot be cut into {pieces} equal chunks")
     return result
+
+
+def has_form(algorithm: str, operation: str) -> bool:
+    """Whether there is a formula for an algorithm and an operation.
+
+    Examples
+    --------
+    >>> has_form("ring", "all_reduce"), has_form("ring", "all_to_all")
+    (True, False)
+    """
+    return _cut(algorithm, operation, 2, 1, 1) is not None
 
 
 def _cut(algorithm: str, op: str, ranks: int, channels: int, slices: int) -> tuple[int, str] | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import index
 
-__all__ = ["PORTS", "ZERO", "Costs", "Prediction", "Terms", "largest"]
+from collsim.errors import InputError
+
+__all__ = ["PORTS", "ZERO", "Costs", "Prediction", "Terms", "largest", "times", "whole"]
 
 PORTS = ("one", "each", "none")
 
@@ -39,6 +42,46 @@ class Terms:
 
 
 ZERO = Terms()
+
+
+def whole(name: str, value: int, *, least: int = 0, unit: str = " bytes") -> int:
+    """Return a number, of bytes or what the unit says, as a Python integer, which never overflows.
+
+    Raises
+    ------
+    InputError
+        If it is no whole number from ``least`` to 2**63 - 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> whole("size", np.int32(1024))
+    1024
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        raise InputError(f"{name}: expected a whole number{' of' if unit else ''}{unit}, got {value!r}") from None
+    if number < least:
+        raise InputError(f"{name}: expected at least {least}{unit}, got {number}")
+    if number >= 2**63:
+        raise InputError(f"{name}: expected less than 2**63{unit}, got {number}")
+    return number
+
+
+def times(count: float, text: str) -> str:
+    """Write a multiple of what a formula names; empty where it is nothing.
+
+    Examples
+    --------
+    >>> times(2, "alpha + m beta"), times(1, "m beta"), times(2, "m beta"), times(3, "0")
+    ('2 (alpha + m beta)', 'm beta', '2 m beta', '')
+    """
+    if not count or text == "0":
+        return ""
+    if count == 1:
+        return text
+    return f"{count:g} ({text})" if " + " in text and not text.startswith("max") else f"{count:g} {text}"
 
 
 def largest(*terms: Terms) -> Terms:

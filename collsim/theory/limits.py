@@ -39,7 +39,8 @@ class Cut:
         By rank, whether it is in the set.
     offers
         ``(picoseconds, bytes a second)``: from when on, counted together with the time that the last byte needs to get
-        from the link to a rank that wants it, a part of the links can carry data.
+        from the link to a rank that wants it (in ``fluid`` all of the time before the first byte), a part of the links
+        can carry data.
     """
 
     where: str
@@ -140,27 +141,21 @@ def demand(collective: Collective, inside: Array, blocks: Array, size: int) -> i
     return 0
 
 
-def limits_of(collective: Collective, topology: Topology) -> Limits:
-    """Return the limits of an operation, searched once for a topology and kept on it."""
-    key = ("limits", collective)
+def limits_of(collective: Collective, topology: Topology, network: str) -> Limits:
+    """Return the limits of an operation in a network model, searched once for a topology and kept on it."""
+    key = ("limits", collective, network == "fluid")
     if key not in topology.cache:
-        topology.cache[key] = _search(collective, topology)
+        topology.cache[key] = _search(collective, topology, fluid=network == "fluid")
     found: Limits = topology.cache[key]
     return found
 
 
-def _search(collective: Collective, topology: Topology) -> Limits:
+def _search(collective: Collective, topology: Topology, *, fluid: bool) -> Limits:
     op, root = collective.operation, collective.root
     ranks = topology.rank_nodes[: collective.ranks]
     sources = ranks[[root]] if op in ("broadcast", "scatter") else ranks
     sinks = ranks[[root]] if op in ("reduce", "gather") else ranks
-    start = np.full((1, topology.n_nodes), UNREACHED, dtype=np.int64)
-    start[0, sources] = _sent(topology, sources)
-    since = least_latencies(topology, start)[0]
-    start = np.full((1, topology.n_nodes), UNREACHED, dtype=np.int64)
-    start[0, sinks] = 0
-    until = least_latencies(topology, start, backwards=True)[0]
-    offered = np.minimum(since[topology.link_src] + topology.link_latency + until[topology.link_dst], UNREACHED)
+    offered = _offered(topology, sources, sinks, fluid=fluid)
     latencies, pair_sources, pair_sinks = _latencies(collective, topology, ranks)
     rates = []
     for ends in (topology.link_src, topology.link_dst):
@@ -187,6 +182,29 @@ def _search(collective: Collective, topology: Topology) -> Limits:
             offers[time] = offers.get(time, 0) + rate
         kept.append(Cut(_where(topology, inside, links), inside[ranks], tuple(sorted(offers.items()))))
     return Limits(latencies, pair_sources, pair_sinks, rates[0], rates[2], rates[1], rates[3], tuple(kept), method)
+
+
+def _offered(topology: Topology, sources: Array, sinks: Array, *, fluid: bool) -> Array:
+    """By link: from when on it can carry data, plus the time that its last byte still needs; `UNREACHED` if useless."""
+
+    def least(nodes: Array, times: Array | int, *, backwards: bool) -> Array:
+        start = np.full((1, topology.n_nodes), UNREACHED, dtype=np.int64)
+        start[0, nodes] = times
+        return np.asarray(least_latencies(topology, start, backwards=backwards)[0])
+
+    since = least(sources, _sent(topology, sources), backwards=False)
+    until = least(sinks, 0, backwards=True)
+    early = since[topology.link_src] + topology.link_latency
+    offered = np.minimum(early + until[topology.link_dst], UNREACHED)
+    if not fluid:
+        return np.asarray(offered)
+    # There a transfer pays all its latency before its first byte, and nothing after the last. So one that a nearer rank
+    # or switch passes on may use a link early, and one that goes straight to its rank late: only the latency up to the
+    # nearest end of a transfer counts for both.
+    switches = (np.array(topology.kinds) == "switch") & topology.forwards
+    ends = np.union1d(topology.rank_nodes, np.flatnonzero(switches))
+    nearest = least(ends, 0, backwards=True)
+    return np.asarray(np.where(offered < UNREACHED, early + nearest[topology.link_dst], UNREACHED))
 
 
 def _sent(topology: Topology, nodes: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.collective import Collective
-from collsim.theory.closed_forms import closed_form
+from collsim.theory.closed_forms import closed_form, has_form
 from collsim.theory.costs import Prediction
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["predict"]
 
 _PICO = 1e-12
+_OPTIONS = ("channels", "slices", "k")
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,17 @@ def predict(
     network
         Network model that the prediction is compared with.
     parameters
-        Parameters of the algorithm (``channels``, ``slices``, ``k``); others are ignored.
+        Parameters of the algorithm: the form knows ``channels``, ``slices`` and ``k``, and others are ignored.
     element_size
         Bytes of an element.
 
     Returns
     -------
     Prediction or None
-        None if there is no closed form. ``holds`` is False, and ``why`` says so, where links or devices differ (the
-        slowest are taken), where messages of different pairs share a link (they are taken as if they did not), and
-        where the network model does not queue in order of arrival.
+        None if there is no closed form, or if ``channels``, ``slices`` or ``k`` is no whole number of at least 1.
+        ``holds`` is False, and ``why`` says so, where links or devices differ (the slowest are taken), where messages
+        of different pairs share a link (they are taken as if they did not), and where the network model does not queue
+        in order of arrival.
 
     Examples
     --------
@@ -81,8 +83,13 @@ def predict(
     >>> print(f"{p * 1e6:.1f} us = {p.formula}, holds: {p.holds}")
     6.0 us = (N-1) (alpha + m beta), m = S/N, holds: True
     """
-    options = dict(parameters or {})
-    if collective.ranks == 1 or not len(np.asarray(pairs[0])):
+    options = {name: value for name, value in (parameters or {}).items() if name in _OPTIONS}
+    if not has_form(algorithm, collective.operation) or not all(map(_counts, options.values())):
+        return None
+    options = {name: int(count) for name, count in options.items()}
+    if "k" in options:  # no rank has more children than there are other ranks
+        options["k"] = min(options["k"], max(1, collective.ranks - 1))
+    if collective.ranks == 1 or (np.asarray(pairs[0]) == np.asarray(pairs[1])).all():
         return closed_form(algorithm, collective, size, 0.0, 0.0, element_size=element_size, **options)
     routes = _routes(topology, pairs, network)
     gamma, reducers = _gamma(topology, collective)
@@ -104,14 +111,23 @@ def predict(
         return None
     for why in (*routes.why, *reducers):
         result = result.but(why)
-    pieces = int(options.get("channels", 1)) * int(options.get("slices", 1))
+    pieces, two = options.get("channels", 1) * options.get("slices", 1), collective.ranks == 2
     # one message at a time on every link
-    alone = pieces == 1 and (algorithm == "ring" or (algorithm == "bidirectional_ring" and routes.ports != "one"))
-    if network == "fluid" and not alone and collective.ranks > 2:
+    alone = pieces == 1 and (
+        algorithm == "ring"
+        or (algorithm == "bidirectional_ring" and routes.ports != "one" and not two)
+        or (algorithm in ("binomial_tree", "tree") and two)
+    )
+    if network == "fluid" and not alone:
         result = result.but("messages that meet on a link share it in the fluid model; the formula takes them in turn")
     if not routes.even and not alone:
         result = result.but("links on the way differ in bandwidth; messages are taken to queue at the slowest")
     return result
+
+
+def _counts(value: object) -> bool:
+    """Whether a parameter is a number of things; an algorithm of a user's own may give the name another meaning."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 1
 
 
 def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) -> _Routes:
@@ -139,6 +155,10 @@ def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) ->
             break
     beta = float(slowest.max())
     ports, shared = ("none", []) if network == "alpha_beta" else _sharing(topology, wires, pointer, links)
+    # one copy engine for each rank and channel, however many peers
+    several = Counter(zip(wires[:, 0].tolist(), wires[:, 2].tolist(), strict=True))
+    if ports == "each" and any(several[rank, c] > 1 for rank, _, c in wires[engine > 0].tolist()):
+        shared.append("peers with links of their own share the copy engine of a rank")
     return _Routes(
         alpha=float(alpha.max()) * _PICO,
         beta=beta,
@@ -155,12 +175,16 @@ def _sharing(
 ) -> tuple[str, list[str]]:
     """Whether a rank has one port for all peers or one for each, and what else is shared."""
     users: dict[int, set[tuple[int, int]]] = defaultdict(set)
+    before: dict[int, set[tuple[int, int]]] = defaultdict(set)
     ways: dict[tuple[int, int], list[frozenset[int]]] = defaultdict(list)
     for (src, dst, _), start, stop in zip(wires.tolist(), pointer[:-1].tolist(), pointer[1:].tolist(), strict=True):
         route = links[start:stop].tolist()
         ways[src, dst].append(frozenset(route))
-        for link in route:
+        passed = 0
+        for hop, link in enumerate(route):
             users[link].add((src, dst))
+            before[link].add((hop, passed))
+            passed += int(topology.link_latency[link])
     why = []
     for link, group in users.items():
         if len({src for src, _ in group}) > 1 and len({dst for _, dst in group}) > 1:
@@ -170,17 +194,22 @@ def _sharing(
         why.append("channels of one pair take different links")
     # how many of a rank's pairs cross one link that no other rank uses: its port, if it is all of them
     together: Counter[tuple[int, int]] = Counter()
-    for group in users.values():
+    in_step: Counter[tuple[int, int]] = Counter()  # of those, the pairs whose way to that link is alike
+    for link, group in users.items():
         for side in (0, 1):
             ends = {pair[side] for pair in group}
             if len(ends) == 1:
                 port = (side, ends.pop())
                 together[port] = max(together[port], len(group))
+                if len(before[link]) == 1:
+                    in_step[port] = max(in_step[port], len(group))
     peers = {(side, end): n for side in (0, 1) for end, n in Counter(pair[side] for pair in ways).items() if n > 1}
     if all(together[peer] <= 1 for peer in peers) and peers:
         return "each", why
     if any(together[peer] < n for peer, n in peers.items()):
         why.append("some messages of a rank share its port and others do not")
+    elif any(in_step[peer] < n for peer, n in peers.items()):
+        why.append("messages of a rank reach the port that they share over ways of different length")
     return "one", why
 
 

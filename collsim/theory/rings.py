@@ -51,8 +51,8 @@ def ring(
         return reducing * add + copying * copy, text + (" + (N-1) m gamma" if both and costs.adding else ""), ""
     if synchronous:
         terms = reducing * (add + (pieces - 1) * add_gap) + copying * (copy + (pieces - 1) * gap)
-        parts = [f"(N-1) ({hop_text} + (C-1) {add_gap_text})"] if reducing else []
-        parts += [f"(N-1) ({copy_text} + (C-1) {gap_text})"] if copying else []
+        parts = [f"(N-1) ({_row(hop_text, add_gap_text)})"] if reducing else []
+        parts += [f"(N-1) ({_row(copy_text, gap_text)})"] if copying else []
         return terms, " + ".join(parts), ""
 
     def last(rounds: int, hop: Terms, between: Terms) -> Terms:
@@ -80,14 +80,18 @@ def ring(
             ),
             "",
         )
-    text = (
-        f"max((N-1) h + (C-1) g, ((N-1) C - 1) g + h) + (N-1) h', h = {hop_text}, h' = {copy_text}, g = {add_gap_text}"
-    )
+    way, known = "(N-1) (h + h') + (C-1) g, ((N-1) C - 1) g + h + (N-1) h'", f"h = {hop_text}, h' = {copy_text}"
     terms = last(reducing, add, add_gap) + copying * copy
     if gap.total == 0:
-        return terms, text, ""
+        return terms, f"max({way}), {known}, g = {add_gap_text}", ""
     why = "reducing is slower than sending, so that pieces that are only copied overtake others"
+    text = f"max({way}, (2(N-1) C - 1) g' + h'), {known}, g = {add_gap_text}, g' = {gap_text}"
     return largest(terms, never_rests), text, why
+
+
+def _row(hop: str, gap: str) -> str:
+    """Write what C messages of one step take."""
+    return hop if gap == "0" else f"{hop} + (C-1) {gap}"
 
 
 def chain(
@@ -101,10 +105,10 @@ def chain(
     gap = costs.gap(sender=True, link=True, reducer=reduces)
     hop_text, gap_text = costs.text(reduces), costs.gap_text(sender=True, link=True, reducer=reduces)
     if synchronous:
-        step = f"{hop_text} + (C-1) {gap_text}" if channels > 1 else hop_text
+        step = _row(hop_text, gap_text) if channels > 1 else hop_text
         count = "(N-2+k)" if slices > 1 else "(N-1)"
         return (ranks - 2 + slices) * (hop + (channels - 1) * gap), f"{count} ({step})"
     pieces = channels * slices
     count = " ".join(name for name, number in (("C", channels), ("k", slices)) if number > 1)
-    pipeline = "" if pieces == 1 else f" + ({count} - 1) {gap_text}"
+    pipeline = "" if pieces == 1 or gap_text == "0" else f" + ({count} - 1) {gap_text}"
     return (ranks - 1) * hop + (pieces - 1) * gap, f"(N-1) ({hop_text}){pipeline}"

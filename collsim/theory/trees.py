@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from collsim.theory.costs import Costs, Terms
+from collsim.theory.costs import Costs, Terms, times
 
 __all__ = ["binomial", "double_binary", "kary"]
 
@@ -27,11 +27,7 @@ def _later(hop: Terms, gap: Terms) -> Later:
 
 def _sum(*parts: tuple[float, str]) -> str:
     """Write a sum of multiples, without those that are nothing."""
-    return " + ".join(
-        f"{count:g} {text if ' ' not in text or text.startswith('max') else f'({text})'}"
-        for count, text in parts
-        if count and text != "0"
-    )
+    return " + ".join(filter(None, (times(count, text) for count, text in parts)))
 
 
 def binomial(op: str, ranks: int, costs: Costs, *, synchronous: bool) -> Form:
@@ -124,8 +120,9 @@ def kary(op: str, ranks: int, k: int, slices: int, costs: Costs, *, synchronous:
     on a tree of one level, and where the ways up and down share nothing.
     """
     up, down, one = op != "broadcast", op != "reduce", costs.ports == "one"
+    k = min(k, ranks - 1)  # no rank has more children
     levels = _levels(ranks, k)
-    height, children = len(levels) - 1, min(k, ranks - 1)
+    height = len(levels) - 1
     piped = slices > 1 and height > 1 and costs.ports != "none"
     queues = bool(one or costs.adding or (down and costs.overhead))
     why = ""
@@ -153,7 +150,7 @@ def kary(op: str, ranks: int, k: int, slices: int, costs: Costs, *, synchronous:
         total += hops * hop + gaps * gap
         texts.append(_sum((hops, costs.text(reduces)), (gaps, gap_text)))
         # an inner rank of an all_reduce sends to its children and its parent
-        most = children + (up and down and height > 1 and not reduces)
+        most = k + (up and down and height > 1 and not reduces)
         paces += [(most * gap, _sum((most, gap_text))), (costs.gap(**own), costs.gap_text(**own))]
     pace, pace_text = max(paces, key=lambda term: term[0].total)
     if slices > 1 and pace.total:
@@ -217,13 +214,15 @@ def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous
         if synchronous:
             steps = height + slices - 1
             total += steps * (hop + gap)
-            texts.append(f"{steps} ({costs.text(reduces)} + {name})")
+            texts.append(times(steps, _sum((1, costs.text(reduces)), (1, name))))
             continue
         # slices of leaves are ready at once and hold up those that inner ranks pass on, in the ports of both
         messages = 1 if ranks == 2 and op == "all_reduce" else 3 if reduces and ranks > 2 else 2
-        pace, pace_text = messages * gap, f"{messages} {name}"
+        pace, pace_text = messages * gap, times(messages, name)
         if own.total > pace.total:
             pace, pace_text = own, costs.gap_text(link=True, reducer=reduces, sender=True)
         total += height * (hop + gap) + (slices - 1) * pace
-        texts.append(f"{height} ({costs.text(reduces)} + {name})" + f" + (slices-1) {pace_text}" * (slices > 1))
+        texts.append(times(height, _sum((1, costs.text(reduces)), (1, name))))
+        if slices > 1 and pace.total:
+            texts.append(f"(slices-1) {pace_text}")
     return total, " + ".join(texts), "an estimate: the two trees share the ports of a rank in order of arrival"

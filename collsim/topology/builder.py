@@ -11,14 +11,12 @@ import numpy.typing as npt
 
 from collsim.errors import TopologyError, did_you_mean
 from collsim.topology.graph import Topology
+from collsim.topology.names import MAX_LINKS
 from collsim.units import INT64_MAX
 
 __all__ = ["TopologyBuilder", "assemble"]
 
 Array = npt.NDArray[Any]
-
-MAX_LINKS = 2**26
-"""More links than this are refused before memory is used (the largest machines have a few million)."""
 
 
 class TopologyBuilder:
@@ -104,7 +102,7 @@ class TopologyBuilder:
         ------
         TopologyError
             A duplicate or unknown name, a link to itself, a bandwidth below 1, a negative latency, no rank, a route
-            whose links do not join.
+            whose links do not join or that comes to a node twice.
         """
         index = {name: number for number, name in enumerate(self._nodes)}
         for end in self._ends:
@@ -270,5 +268,9 @@ def _given_routes(
             links.append(link)
         if here != ends[1] or not links:
             raise TopologyError(f"{where}: its links end at {topology.nodes[here]!r}, not at {dst!r}")
+        visited = [ends[0], *topology.link_dst[links].tolist()]
+        if len(set(visited)) < len(visited):
+            double = next(node for node in visited if visited.count(node) > 1)
+            raise TopologyError(f"{where}: it comes to {topology.nodes[double]!r} twice")
         given[ends] = tuple(links)
     return given

@@ -7,6 +7,7 @@ described in ``topologies/README.md`` and ``topologies/topology.schema.json``.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ import numpy.typing as npt
 
 from collsim.errors import TopologyError, did_you_mean
 from collsim.topology.builder import assemble
+from collsim.topology.file_routes import given_routes
 from collsim.topology.graph import Topology
-from collsim.topology.names import MAX_LINKS, MAX_NODES, Pattern, member_name, shown_text
+from collsim.topology.names import MAX_LINKS, MAX_NODES, MAX_ROUTES, Pattern, member_name, shown_text
 from collsim.topology.yamltree import Loc, Node, parse, read_text
 
 if TYPE_CHECKING:
@@ -54,15 +56,20 @@ def load_topology(path: str | Path) -> Topology:
     ...
     collsim.errors.TopologyError: no/such/file.yaml: expected a topology file, got no such file
     """
-    found = Path(path)
-    if found.name == str(path) and not found.suffix and not found.exists():
-        machines = shipped()
+    found, machines = Path(path), shipped()
+    exists = os.path.exists(path)
+    if found.name == str(path) and not found.suffix and not os.path.isfile(path):
+        # A directory called ring8 is no topology, the machine is.
         if found.name in machines:
             return loads(read_text(machines[found.name]), found.name)
-        raise TopologyError(
-            f"{path}: expected a topology file or a shipped machine ({', '.join(machines)}), got neither"
-            + did_you_mean(found.name, machines)
-        )
+        if not exists:
+            raise TopologyError(
+                f"{shown_text(str(path))[1:-1]}: expected a topology file or a shipped machine "
+                f"({', '.join(machines)}), got neither{did_you_mean(found.name[:60], machines)}"
+            )
+    if not exists and found.suffix in (".yaml", ".yml") and found.stem in machines:
+        hint = f"did you mean the shipped machine {found.stem!r}?"
+        raise TopologyError(f"expected a topology file, got no such file; {hint}", path=str(path))
     return loads(read_text(path), str(path))
 
 
@@ -170,7 +177,8 @@ class _Expansion:
                     self.add_module_links(number, module)
         ranks = self.ranks(scope)
         topology = self.assemble(ranks)
-        return replace(topology, given_routes=self.routes(topology, scope)) if self.model.routes else topology
+        routes = given_routes(self.model.routes, topology, lambda name, loc: self.find(name, scope, loc), self.fail)
+        return replace(topology, given_routes=routes) if routes else topology
 
     # Sizes first: a range costs nothing until it is written out.
 
@@ -194,24 +202,25 @@ class _Expansion:
         for loc, node, copies in self.node_entries():
             total += node.name.count * copies
             if total > MAX_NODES:
-                self.fail((*loc, "name"), f"expected at most {MAX_NODES:,} nodes in all, got {total:,}")
+                where: Loc = (*loc[:2], "count") if copies > node.name.count else (*loc, "name")
+                self.fail(where, f"expected at most {MAX_NODES:,} nodes in all, got {total:,}")
         total = 0
         for loc, link, copies in self.link_entries():
             start, end = _patterns(link)
             if link.pairing == "zip" and start.count != end.count:
                 got = f"{shown_text(start.text)} with {start.count:,} and {shown_text(end.text)} with {end.count:,}"
                 self.fail((*loc, "pairing"), f"expected two names that stand for equally many nodes, got {got}")
-            pairs = start.count if link.pairing == "zip" else start.count * end.count
-            total += pairs * link.count * copies * (1 if link.between is None else 2)
+            total += (each := _links_of(link)) * copies
             if total > MAX_LINKS:
-                field = "count" if link.count > 1 else "pairing" if pairs > 1 else "latency"
+                field = "count" if link.count > 1 else "pairing" if each > 1 else "latency"
                 where = (*loc, field) if field in self.root.find(loc).value else loc
+                where = where if copies <= each else (*loc[:2], "count")
                 self.fail(where, f"expected at most {MAX_LINKS:,} links in all, got {total:,}")
         total = 0
         for number, route in enumerate(self.model.routes):
             total += route.start.count * route.end.count
-            if total > MAX_NODES:
-                self.fail(("routes", number), f"expected at most {MAX_NODES:,} routes in all, got {total:,}")
+            if total > MAX_ROUTES:
+                self.fail(("routes", number), f"expected at most {MAX_ROUTES:,} routes in all, got {total:,}")
 
     def add_nodes(self, nodes: list[NodeModel], loc: Loc, module: ModuleModel | None = None, copy: int = 0) -> None:
         for number, node in enumerate(nodes):
@@ -351,27 +360,6 @@ class _Expansion:
             devices={key: np.concatenate(values) for key, values in self.columns.items()},
         )
 
-    def routes(self, topology: Topology, scope: _Scope) -> dict[tuple[int, int], tuple[int, ...]]:
-        """Return the links of the routes that the file gives."""
-        given: dict[tuple[int, int], tuple[int, ...]] = {}
-        for number, route in enumerate(self.model.routes):
-            loc: Loc = ("routes", number)
-            for place, pattern in enumerate(route.via):
-                self.find(pattern, scope, (*loc, "via", place))
-            via = [pattern.names[0] for pattern in route.via]
-            for src in self.find(route.start, scope, (*loc, "from")).tolist():
-                for dst in self.find(route.end, scope, (*loc, "to")).tolist():
-                    ends = f"from {shown_text(self.names[src])} to {shown_text(self.names[dst])}"
-                    if src == dst:
-                        self.fail((*loc, "to"), f"expected another node at the other end, got a route {ends}")
-                    if (src, dst) in given:
-                        self.fail(loc, f"expected one route {ends}, got a second one")
-                    try:
-                        given[src, dst] = topology.route_via(src, dst, via)
-                    except TopologyError as error:
-                        self.fail((*loc, "via"), f"expected nodes on a way {ends}, got none: {error}")
-        return given
-
 
 def _patterns(link: LinkModel) -> tuple[Pattern, Pattern]:
     if link.between is not None:
@@ -379,6 +367,18 @@ def _patterns(link: LinkModel) -> tuple[Pattern, Pattern]:
     assert link.start is not None
     assert link.end is not None
     return link.start, link.end
+
+
+def _links_of(link: LinkModel) -> int:
+    """Return how many links an entry makes (more than that where ranges on its ends overlap in part)."""
+    start, end = _patterns(link)
+    directions = 1 if link.between is None else 2
+    if link.pairing == "zip":
+        return directions * start.count * link.count
+    if start.parts == end.parts:
+        # Each pair once and no link of a node to itself, which is as many links both ways as from each to each.
+        return start.count * (start.count - 1) * link.count
+    return directions * start.count * end.count * link.count
 
 
 def _different(src: Array, dst: Array, duplex: bool) -> tuple[Array, Array]:

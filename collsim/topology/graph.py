@@ -22,6 +22,11 @@ __all__ = ["Topology"]
 Array = npt.NDArray[Any]
 
 
+def _shown(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
     """Devices, links and ranks of a machine; a frozen value.
@@ -151,9 +156,10 @@ class Topology:
         """
         try:
             return self._indices[name]
-        except KeyError:
+        except (KeyError, TypeError):
             known = self.nodes if self.n_nodes <= 10_000 else ()
-            raise TopologyError(f"no node {name!r} in topology {self.name!r}{did_you_mean(name, known)}") from None
+            hint = did_you_mean(str(name)[:60], known)
+            raise TopologyError(f"no node {_shown(name)} in topology {self.name!r}{hint}") from None
 
     def link_name(self, link: int) -> str:
         """Return the name of a link: ``gpu0->sw0``, or ``gpu0->gpu1#1`` where there are parallel ones."""
@@ -174,11 +180,25 @@ class Topology:
         TopologyError
             No such rank, or no route between the two.
         """
+        src_rank, dst_rank = self._rank(src_rank), self._rank(dst_rank)
+        try:
+            channel = operator.index(channel)
+        except TypeError:
+            raise TopologyError(f"channel: expected a whole number, got {_shown(channel)}") from None
         key = ("route", src_rank, dst_rank, channel)
         if (known := self.cache.get(key)) is None:
             _, links = self.routes(np.array([src_rank]), np.array([dst_rank]), np.array([channel]))
             known = self.cache[key] = tuple(links.tolist())
         return known
+
+    def _rank(self, rank: int) -> int:
+        try:
+            return operator.index(rank)
+        except TypeError:
+            hint = ""
+            if isinstance(rank, str) and rank in self.ranks:
+                hint = f"; {_shown(rank)} is rank {self.ranks.index(rank)}"
+            raise TopologyError(f"expected a rank (a whole number), got {_shown(rank)}{hint}") from None
 
     def routes(self, src: Array, dst: Array, channel: Array | int = 0) -> tuple[Array, Array]:
         """Return the routes between many ranks in CSR form.
@@ -202,9 +222,12 @@ class Topology:
         """
         src, dst = np.asarray(src), np.asarray(dst)
         for ranks in (src, dst):
+            if ranks.size and ranks.dtype.kind not in "iu":
+                raise TopologyError(f"expected ranks (whole numbers), got {_shown(ranks.flat[0])}")
             if ranks.size and not (ranks.min() >= 0 and ranks.max() < self.n_ranks):
                 wrong = ranks[(ranks < 0) | (ranks >= self.n_ranks)][0]
                 raise TopologyError(f"no rank {wrong}: topology {self.name!r} has ranks 0 to {self.n_ranks - 1}")
+        src, dst = (ranks if ranks.size else ranks.astype(np.int64) for ranks in (src, dst))
         return self.route_nodes(self.rank_nodes[src], self.rank_nodes[dst], channel)
 
     def route_nodes(self, src: Array, dst: Array, channel: Array | int = 0) -> tuple[Array, Array]:
@@ -221,12 +244,29 @@ class Topology:
         TopologyError
             A name that is no node, a node on the way that does not forward, or no route between two of them.
         """
-        stops = [int(src_node), *(self.node_index(name) for name in via), int(dst_node)]
-        for stop in stops[1:-1]:
+        stops = [self.node_index(name) for name in via]
+        for stop in stops:
             if not self.forwards[stop]:
                 raise TopologyError(f"route via {self.nodes[stop]!r}: the node does not forward; leave it out of 'via'")
-        _, links = self.route_nodes(np.array(stops[:-1]), np.array(stops[1:]), channel)
+        _, links = self.routes_via(np.array([src_node]), np.array([dst_node]), stops, channel)
         return tuple(links.tolist())
+
+    def routes_via(self, src: Array, dst: Array, via: Sequence[int], channel: int = 0) -> tuple[Array, Array]:
+        """Return the routes between many nodes past the same others, all by index, in CSR form like `routes`.
+
+        Raises
+        ------
+        TopologyError
+            No route between two of the nodes.
+        """
+        src, dst = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+        stops = [src, *(np.full(len(src), stop, dtype=np.int64) for stop in via), dst]
+        ptr, links = self.route_nodes(np.concatenate(stops[:-1]), np.concatenate(stops[1:]), channel)
+        # The legs stand one after the other, each for all routes; a stable sort by route puts them in a row.
+        owner = np.repeat(np.tile(np.arange(len(src)), len(stops) - 1), np.diff(ptr))
+        joined = np.zeros(len(src) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owner, minlength=len(src)), out=joined[1:])
+        return joined, links[np.argsort(owner, kind="stable")]
 
     @cached_property
     def graph(self) -> nx.MultiDiGraph[str]:

@@ -7,45 +7,37 @@ exist, sizes, generators) is in :mod:`collsim.topology.file`. Imported only when
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Annotated, Any, Literal, NoReturn, get_args
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from collsim.errors import InputError, TopologyError, did_you_mean
-from collsim.topology.names import NAME_REGEX, Pattern, field_text, parse_pattern, shown_text
+from collsim.topology.file_units import (
+    A_BANDWIDTH,
+    A_TIME,
+    BANDWIDTH_SCHEMA,
+    TIME_SCHEMA,
+    bandwidth_value,
+    time_value,
+    unit_remedy,
+)
+from collsim.topology.names import KINDS, NAME_REGEX, Kind, Pattern, field_text, parse_pattern, shown_text
 from collsim.topology.yamltree import Loc, Node
-from collsim.units import parse_bandwidth, parse_time
 
 __all__ = [
-    "A_BANDWIDTH",
-    "A_TIME",
-    "WITH_UNIT",
     "GeneratorModel",
     "LinkModel",
     "ModuleModel",
     "NodeModel",
     "RouteModel",
     "TopologyModel",
-    "bandwidth_value",
     "fail",
     "shown",
-    "time_value",
-    "unit_remedy",
     "validate",
 ]
 
-Kind = Literal["gpu", "switch", "nic", "host"]
-KINDS: tuple[str, ...] = get_args(Kind)
-
-_BARE_NUMBER = re.compile(r"\s*[-+]?(?:[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*\Z", re.ASCII)
-WITH_UNIT = {"type": "string", "pattern": r"^\s*[0-9.][0-9.eE+-]*\s*[A-Za-z/µμ]+\s*$"}
-
-A_BANDWIDTH = "a bandwidth with its unit such as 450GB/s or 400Gbps"
-A_TIME = "a time with its unit such as 2us or 500ns"
-_A_NAME = "a name such as gpu[0-7]"
+_A_NAME = 'a name such as "gpu[0-7]"'
 _A_SWITCH = "true or false"
 _A_COUNT = "a whole number of at least 1"
 
@@ -55,8 +47,8 @@ _EXPECTED = {
     "name": "a name in one line of text",
     "description": "text",
     "source": "text",
-    "nodes": "a list of nodes such as - {name: gpu[0-7], kind: gpu}",
-    "nodes[]": "a node such as {name: gpu[0-7], kind: gpu}",
+    "nodes": 'a list of nodes such as - {name: "gpu[0-7]", kind: gpu}',
+    "nodes[]": 'a node such as {name: "gpu[0-7]", kind: gpu}',
     "nodes.name": _A_NAME,
     "nodes.kind": f"one of {', '.join(KINDS)}",
     "nodes.send_overhead": A_TIME,
@@ -100,37 +92,6 @@ def _stop(message: str) -> NoReturn:
 
 def _refuse() -> NoReturn:
     raise PydanticCustomError("other", "refused")
-
-
-def bandwidth_value(value: str) -> int:
-    """Return bytes per second of a text with its unit (InputError, worded as ``expected ..., got ...``)."""
-    return _unit_value(value, A_BANDWIDTH, "GB/s", parse_bandwidth)
-
-
-def time_value(value: str) -> int:
-    """Return picoseconds of a text with its unit (InputError, worded as ``expected ..., got ...``)."""
-    return _unit_value(value, A_TIME, "us", parse_time)
-
-
-@lru_cache(maxsize=1024)
-def _unit_value(value: str, expected: str, unit: str, parse: Callable[[str], int]) -> int:
-    if _BARE_NUMBER.match(value):
-        raise InputError(f"expected {expected}, got {shown_text(value)}; {_add_unit(value, unit)}")
-    try:
-        return parse(value)
-    except InputError as error:
-        reason = str(error).removeprefix(f"{value!r}: ") if len(value) <= 60 else "it is too long"
-    if "negative" in reason:
-        reason = "it is negative"
-    # What the units module expects is said already, with the examples that suit a file.
-    reason = reason.split("expected " + expected.split(" with")[0] + " such as")[0].rstrip("; ")
-    if reason.startswith("expected "):
-        reason = "it has to be " + reason.removeprefix("expected ")
-    raise InputError(f"expected {expected}, got {shown_text(value)}" + (f"; {reason}" if reason else ""))
-
-
-def _add_unit(number: str, unit: str) -> str:
-    return f"the unit is missing, did you mean {shown_text(number.strip())[1:-1]}{unit}?"
 
 
 def _bandwidth(value: object) -> int:
@@ -186,9 +147,10 @@ def _line(value: Any) -> str:
     return value
 
 
+# Copies of the schemas, for pydantic writes into what it is given.
 _name_schema = WithJsonSchema({"type": "string", "pattern": NAME_REGEX})
-_Bandwidth = Annotated[int, PlainValidator(_bandwidth), WithJsonSchema({**WITH_UNIT, "examples": ["450GB/s"]})]
-_Time = Annotated[int, PlainValidator(_time), WithJsonSchema({**WITH_UNIT, "examples": ["2us"]})]
+_Bandwidth = Annotated[int, PlainValidator(_bandwidth), WithJsonSchema({**BANDWIDTH_SCHEMA})]
+_Time = Annotated[int, PlainValidator(_time), WithJsonSchema({**TIME_SCHEMA})]
 _Pattern = Annotated[Pattern, PlainValidator(_pattern), _name_schema]
 _Optional = Annotated[Pattern | None, PlainValidator(_pattern), _name_schema]
 _OneName = Annotated[Pattern, PlainValidator(_one_name), _name_schema]
@@ -279,7 +241,11 @@ class TopologyModel(_Strict):
     modules: list[ModuleModel] = []
     links: list[LinkModel] = []
     ranks: Annotated[
-        list[_Pattern] | None, Field(description="Nodes that are ranks, in order; otherwise the GPUs in file order.")
+        list[_Pattern] | None,
+        Field(
+            description="Nodes that are ranks, in order; otherwise the GPUs in file order.",
+            json_schema_extra={"minItems": 1},
+        ),
     ] = None
     routes: Annotated[list[RouteModel], Field(description="Routes that are not to be found but taken.")] = []
     generator: GeneratorModel | None = None
@@ -306,14 +272,17 @@ def validate(root: Node, path: str) -> TopologyModel:
         return TopologyModel.model_validate(root.value)
     except ValidationError as error:
         found = [(tuple(e["loc"]), e["type"], e.get("ctx", {})) for e in error.errors(include_url=False)]
-    # A misspelt field is two errors, one too many and one missing: the cause is told, and once.
+    # A misspelt field is two errors, one too many and one missing: the cause is told first, and once where it is plain.
     unknown = [loc for loc, kind, _ in found if kind == "extra_forbidden"]
     misspelt = {(loc[:-1], _nearest(loc)) for loc in unknown[:100]}
+    strange = {loc[:-1] for loc in unknown}
     first, more = None, -1
     for loc, kind, context in found:
         if kind == "missing" and (loc[:-1], loc[-1]) in misspelt:
             continue
         more += 1
+        if kind == "missing" and loc[:-1] in strange:
+            continue
         line, column = _place(root, loc, kind)
         if first is None or (line, column) < first[:2]:
             first = (line, column, loc, _message(root, loc, kind, context))
@@ -356,17 +325,10 @@ def _remedy(node: Node, loc: Loc, expected: str) -> str:
     if isinstance(node.value, str) and _path(loc) == "nodes.kind":
         return did_you_mean(node.value[:60], KINDS)
     if expected in (A_BANDWIDTH, A_TIME):
-        return unit_remedy(node, expected)
+        return unit_remedy(node.text, expected)
     if expected.startswith(("a name", "a plain name", "the name", "text")) and node.text:
         return "; put it in quotes"
     return ""
-
-
-def unit_remedy(node: Node, expected: str) -> str:
-    """Return the hint at the unit that a bare number lacks, or an empty text."""
-    if expected not in (A_BANDWIDTH, A_TIME) or not _BARE_NUMBER.match(node.text):
-        return ""
-    return "; " + _add_unit(node.text, "GB/s" if expected == A_BANDWIDTH else "us")
 
 
 def shown(node: Node) -> str:

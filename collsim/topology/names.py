@@ -10,13 +10,17 @@ import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise, product
+from typing import Literal, get_args
 
 from collsim.errors import InputError
 
 __all__ = [
+    "KINDS",
     "MAX_LINKS",
     "MAX_NODES",
+    "MAX_ROUTES",
     "NAME_REGEX",
+    "Kind",
     "Pattern",
     "field_text",
     "member_name",
@@ -24,9 +28,16 @@ __all__ = [
     "shown_text",
 ]
 
+Kind = Literal["gpu", "switch", "nic", "host"]
+KINDS: tuple[str, ...] = get_args(Kind)
+"""What a device can be, in files and in NetworkX graphs."""
+
 MAX_NODES = 2_000_000
 MAX_LINKS = 20_000_000
-"""More than these in one file are refused before any is made."""
+"""More than these in one topology, from a file or a generator, are refused before any is made."""
+
+MAX_ROUTES = 200_000
+"""More routes than these are refused in a file: each is kept as a Python object."""
 
 MAX_LENGTH = 10_000
 MAX_INDEX = 10**9

@@ -107,8 +107,9 @@ def _find_routes(topology: Topology, src: Array, dst: Array, channel: Array) -> 
     n = topology.n_nodes
     pairs, pair_of_row = np.unique(src * n + dst, return_inverse=True)
     pair_src, pair_dst = np.divmod(pairs, n)
-    given = {a * n + b: np.array(links) for (a, b), links in topology.given_routes.items()}
-    is_given = np.isin(pairs, np.array(list(given), dtype=np.int64))
+    given, given_ptr, given_links = _given(topology)
+    place = np.searchsorted(given, pairs)
+    is_given = (given[np.minimum(place, len(given) - 1)] == pairs) if len(given) else np.zeros(len(pairs), dtype=bool)
     wanted = np.flatnonzero((pair_src != pair_dst) & ~is_given)
 
     graph = adjacency(topology)
@@ -124,16 +125,28 @@ def _find_routes(topology: Topology, src: Array, dst: Array, channel: Array) -> 
         for walked, links in _walk(graph, tight, search[owner], rows, src[rows], dst[rows], channel[rows], deal):
             row_parts.append(walked)
             link_parts.append(links)
-    for row in np.flatnonzero(is_given[pair_of_row]):
-        links = given[int(pairs[pair_of_row[row]])]
-        row_parts.append(np.full(len(links), row))
-        link_parts.append(links)
+    taking = np.flatnonzero(is_given[pair_of_row])
+    where = place[pair_of_row[taking]]
+    places, owner = spread(given_ptr[where], given_ptr[where + 1] - given_ptr[where])
+    row_parts.append(taking[owner])
+    link_parts.append(given_links[places])
 
     # The parts were made hop by hop, so a stable sort by row leaves the hops of a row in order.
     all_rows, all_links = np.concatenate(row_parts), np.concatenate(link_parts)
     ptr = np.zeros(len(src) + 1, dtype=np.int64)
     np.cumsum(np.bincount(all_rows, minlength=len(src)), out=ptr[1:])
     return ptr, all_links[np.argsort(all_rows, kind="stable")]
+
+
+def _given(topology: Topology) -> tuple[Array, Array, Array]:
+    """Return the given routes in CSR form, sorted by source times nodes plus destination, made once."""
+    if "given routes" not in topology.cache:
+        routes = sorted(topology.given_routes.items())
+        keys = np.array([src * topology.n_nodes + dst for (src, dst), _ in routes], dtype=np.int64)
+        ptr = np.cumsum([0, *(len(links) for _, links in routes)], dtype=np.int64)
+        flat = np.array([link for _, links in routes for link in links], dtype=np.int64)
+        topology.cache["given routes"] = keys, ptr, flat
+    return topology.cache["given routes"]  # type: ignore[no-any-return]
 
 
 def _searches(

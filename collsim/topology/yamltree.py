@@ -94,7 +94,7 @@ def read_text(path: str | Path) -> str:
     TopologyError
         If the file is missing, a directory, not readable, larger than ``MAX_BYTES`` or not UTF-8.
     """
-    name = str(path)
+    name = str(path) if len(str(path)) <= 300 else str(path)[:297] + "..."
     try:
         file = Path(path)
         if file.is_dir():
@@ -174,8 +174,9 @@ def _events(text: str, path: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problem = " ".join(str(error.problem or error.context or "something else").split())
-        message = f"expected YAML, got a mistake in its form ({problem}){_form_hint(text, line, problem)}"
+        problem = " ".join(f"{error.context or ''}: {error.problem or 'something else'}".split())
+        message = "expected YAML, got a mistake in its form"
+        message += _form_hint(text, line, problem) or f" ({_in_words(problem)})"
         raise TopologyError(message, path=path, line=line, column=column) from None
     except yaml.YAMLError as error:
         raise TopologyError(f"expected YAML, got {' '.join(str(error).split())}", path=path) from None
@@ -191,12 +192,32 @@ def _check_characters(text: str, path: str) -> None:
         raise TopologyError(message, path=path, line=line, column=column)
 
 
+# What libyaml and PyYAML say, and what it means for who writes a topology.
+_PROBLEMS = {
+    "block collection": "a list goes on with - in the same column, and its end goes back to that of its key",
+    "block mapping": "the indentation does not fit the lines above, or a text needs quotes",
+    "mapping values are not allowed": "a ': ' too many; check the indentation, and put text with ': ' in quotes",
+    "could not find expected ':'": "a key without ': '",
+    r"',' or '\}'": "a { without its }, or a comma is missing",
+    r"',' or '\]'": "a [ without its ], or a comma is missing",
+    "unexpected end of stream": "a quote that is not closed",
+    "cannot start any token": "text cannot begin with this character; put it in quotes",
+}
+
+
+def _in_words(problem: str) -> str:
+    """Return the problem in the words of `_PROBLEMS`, or as the parser told it."""
+    own = problem.partition(": ")[2]
+    return next((words for pattern, words in _PROBLEMS.items() if re.search(pattern, problem)), own)
+
+
 def _form_hint(text: str, line: int, problem: str) -> str:
     """Return the remedy for the two mistakes of form that topology files invite."""
     lines = text.splitlines()
     near = lines[line - 1] if 0 < line <= len(lines) else ""
-    if re.search(r"[\[,]\s*[\w.:-]*\w\[", near):
-        return '; a name with [ ] needs quotes inside a list: ["gpu[0-7]", sw]'
+    bare = re.sub(r"\"[^\"]*\"|'[^']*'", "''", near)
+    if re.search(r"[\[{,:]\s*[\w.:-]*\w\[", bare) and re.search(r"',' or '[\]}]'", problem):
+        return '; a name with [ ] needs quotes inside [ ] and { }: "gpu[0-7]"'
     if "\t" in near[: len(near) - len(near.lstrip())] or "'\\t'" in problem:
         return "; indent with spaces instead of tabs"
     return ""
@@ -231,7 +252,7 @@ class _Walk:
                 if documents > 1:
                     self.fail(event, "expected one document, got a second one after '---'")
         if self.root is None:
-            raise TopologyError("expected a topology, got an empty file", path=self.path)
+            raise TopologyError("expected a topology, got an empty file", path=self.path, line=1, column=1)
         return self.root
 
     def fail(self, event: Any, message: str) -> NoReturn:
@@ -266,6 +287,10 @@ class _Walk:
             got = shown_text(node.text)[1:-1] or "nothing"
             self.fail(event, f"expected text as a key, got {got}; put it in quotes if it is a name")
         assert top.node.keys is not None
+        if node.value == "<<" and event.implicit[0]:
+            self.fail(
+                event, "expected a plain key, got the merge key '<<'; write the fields out, or alias whole values"
+            )
         if node.value in top.node.keys:
             line, column = top.node.keys[node.value]
             self.fail(event, f"expected each key once, got {shown_text(node.value)} again (first at {line}:{column})")

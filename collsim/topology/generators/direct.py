@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 
+from collsim.errors import TopologyError
 from collsim.topology.generators.wires import Wires, whole, whole_numbers
 from collsim.topology.graph import Topology
 from collsim.units import Quantity, parse_bandwidth, parse_time
@@ -45,8 +47,9 @@ def ring(
     >>> [topology.link_name(link) for link in topology.route(7, 1)]
     ['gpu7->gpu0', 'gpu0->gpu1']
     """
-    wires = Wires("ring")
-    gpus = wires.gpus(whole("ring", "n", n))
+    n = whole("ring", "n", n)
+    wires = Wires("ring", n, n if n > 1 else 0)
+    gpus = wires.gpus(n)
     if n > 1:
         wires.link(gpus, np.roll(gpus, -1), parse_bandwidth(bandwidth), parse_time(latency))
     return wires.build(
@@ -73,8 +76,9 @@ def bidirectional_ring(
     >>> bidirectional_ring(8)
     <Topology 'bidirectional_ring': 8 ranks, 8 nodes, 16 links of 50GB/s>
     """
-    wires = Wires("bidirectional_ring")
-    gpus = wires.gpus(whole("bidirectional_ring", "n", n))
+    n = whole("bidirectional_ring", "n", n)
+    wires = Wires("bidirectional_ring", n, 2 * n if n > 1 else 0)
+    gpus = wires.gpus(n)
     if n > 1:
         wires.duplex(gpus, np.roll(gpus, -1), parse_bandwidth(bandwidth), parse_time(latency))
     return wires.build(
@@ -101,8 +105,9 @@ def line(
     >>> len(line(8).route(0, 7))
     7
     """
-    wires = Wires("line")
-    gpus = wires.gpus(whole("line", "n", n))
+    n = whole("line", "n", n)
+    wires = Wires("line", n, 2 * (n - 1))
+    gpus = wires.gpus(n)
     wires.duplex(gpus[:-1], gpus[1:], parse_bandwidth(bandwidth), parse_time(latency))
     return wires.build(
         {},
@@ -128,8 +133,9 @@ def fully_connected(
     >>> fully_connected(8).n_links
     56
     """
-    wires = Wires("fully_connected")
-    gpus = wires.gpus(whole("fully_connected", "n", n, most=8192))
+    n = whole("fully_connected", "n", n)
+    wires = Wires("fully_connected", n, n * (n - 1))
+    gpus = wires.gpus(n)
     src, dst = np.divmod(np.arange(n * n), n)
     apart = src != dst
     wires.link(gpus[src[apart]], gpus[dst[apart]], parse_bandwidth(bandwidth), parse_time(latency))
@@ -169,7 +175,7 @@ def mesh(
     """
     return _grid(
         "mesh",
-        whole_numbers("mesh", "dims", dims),
+        _dims("mesh", dims, bandwidth, latency),
         bandwidth,
         latency,
         send_overhead=send_overhead,
@@ -199,7 +205,7 @@ def torus(
     """
     return _grid(
         "torus",
-        whole_numbers("torus", "dims", dims),
+        _dims("torus", dims, bandwidth, latency),
         bandwidth,
         latency,
         send_overhead=send_overhead,
@@ -246,6 +252,23 @@ def hypercube(
     )
 
 
+def _dims(generator: str, dims: int | Sequence[int], bandwidth: Quantity, latency: Quantity) -> tuple[int, ...]:
+    """Return the sizes of a grid, refusing ``torus(4, 4)``: its second number would be a bandwidth of 4 bytes/s."""
+    sizes = whole_numbers(generator, "dims", dims)
+    if isinstance(dims, Integral) and _like_a_size(bandwidth):
+        meant = (*sizes, bandwidth, latency) if _like_a_size(latency) else (*sizes, bandwidth)
+        raise TopologyError(
+            f"{generator}: dims: expected all sizes in one list, got {bandwidth} as the bandwidth; write "
+            f"{generator}(({', '.join(map(str, meant))}), ...), or bandwidth='{bandwidth}B/s' if that is meant"
+        )
+    return sizes
+
+
+def _like_a_size(value: Quantity) -> bool:
+    # A size of a dimension has few digits; links slower than 100kB/s are not given as bare numbers by anyone.
+    return isinstance(value, Integral) and not isinstance(value, bool) and 0 < value < 100_000
+
+
 def _grid(
     generator: str,
     dims: tuple[int, ...],
@@ -256,8 +279,10 @@ def _grid(
     reduce_bandwidth: Quantity,
     channel_bandwidth: Quantity,
 ) -> Topology:
-    wires = Wires(generator)
-    places = wires.gpus(math.prod(dims)).reshape(dims)
+    n = math.prod(dims)
+    along = (n if generator == "torus" else n // size * (size - 1) for size in dims if size > 1)
+    wires = Wires(generator, n, 2 * sum(along))
+    places = wires.gpus(n).reshape(dims)
     rate, delay = parse_bandwidth(bandwidth), parse_time(latency)
     for axis, size in enumerate(dims):
         if size == 1:

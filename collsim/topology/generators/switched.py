@@ -9,8 +9,9 @@ from numbers import Real
 import numpy as np
 
 from collsim.errors import TopologyError
-from collsim.topology.generators.wires import MAX_GPUS, Wires, whole
+from collsim.topology.generators.wires import Wires, whole
 from collsim.topology.graph import Topology
+from collsim.topology.names import MAX_NODES
 from collsim.units import Quantity, parse_bandwidth, parse_time
 
 __all__ = ["dragonfly", "fat_tree", "rail_optimized", "switch", "tree"]
@@ -51,8 +52,9 @@ def switch(
     >>> [topology.link_name(link) for link in topology.route(0, 5)]
     ['gpu0->sw0', 'sw0->gpu5']
     """
-    wires = Wires("switch")
-    gpus = wires.gpus(whole("switch", "n", n))
+    n = whole("switch", "n", n)
+    wires = Wires("switch", n + 1, 2 * n)
+    gpus = wires.gpus(n)
     centre = wires.add("switch", ["sw0"])
     wires.duplex(gpus, centre, parse_bandwidth(bandwidth), parse_time(latency))
     return wires.build(
@@ -101,13 +103,13 @@ def tree(
     >>> topology.n_ranks, topology.n_nodes, len(topology.route(0, 7))
     (8, 15, 6)
     """
-    whole("tree", "branching", branching, most=4096)
-    whole("tree", "height", height, most=32)
-    if branching**height > MAX_GPUS:
-        raise TopologyError(f"tree: expected at most {MAX_GPUS:,} GPUs, got {branching}**{height}")
-    wires = Wires("tree")
-    gpus = wires.gpus(branching**height)
+    branching = whole("tree", "branching", branching, most=4096)
+    height = whole("tree", "height", height, most=32)
+    if branching**height > MAX_NODES:
+        raise TopologyError(f"tree: expected at most {MAX_NODES:,} GPUs, got {branching}**{height}")
     inner = sum(branching**level for level in range(height))
+    wires = Wires("tree", branching**height + inner, 2 * (branching**height + inner - 1))
+    gpus = wires.gpus(branching**height)
     # In breadth-first order the parent of node i > 0 is (i - 1) // branching; the GPUs are the last level.
     places = np.concatenate([wires.add("switch", [f"sw{i}" for i in range(inner)]), gpus])
     children = np.arange(1, len(places))
@@ -165,15 +167,15 @@ def fat_tree(
     >>> [topology.link_name(link) for link in topology.route(0, 15)]
     ['gpu0->leaf0', 'leaf0->spine0', 'spine0->leaf3', 'leaf3->gpu15']
     """
-    whole("fat_tree", "gpus", gpus)
-    whole("fat_tree", "gpus_per_leaf", gpus_per_leaf)
+    gpus, gpus_per_leaf = whole("fat_tree", "gpus", gpus), whole("fat_tree", "gpus_per_leaf", gpus_per_leaf)
     if gpus % gpus_per_leaf:
         raise TopologyError(f"fat_tree: gpus: expected a multiple of gpus_per_leaf = {gpus_per_leaf}, got {gpus}")
     uplinks = _uplinks("fat_tree", "gpus_per_leaf", gpus_per_leaf, oversubscription)
     spines = uplinks if spines is None else _spines("fat_tree", spines, uplinks)
-    wires = Wires("fat_tree")
+    n_leaves = gpus // gpus_per_leaf
+    wires = Wires("fat_tree", gpus + n_leaves + spines, 2 * (gpus + n_leaves * uplinks))
     devices = wires.gpus(gpus)
-    leaves = wires.add("switch", [f"leaf{i}" for i in range(gpus // gpus_per_leaf)])
+    leaves = wires.add("switch", [f"leaf{i}" for i in range(n_leaves)])
     tops = wires.add("switch", [f"spine{i}" for i in range(spines)])
     rate, delay = parse_bandwidth(bandwidth), parse_time(latency)
     wires.duplex(devices, leaves[devices // gpus_per_leaf], rate, delay)
@@ -239,12 +241,11 @@ def rail_optimized(
     >>> [topology.link_name(link) for link in topology.route(0, 8)][:2]
     ['node[0].gpu[0]->node[0].nic[0]', 'node[0].nic[0]->leaf0']
     """
-    whole("rail_optimized", "nodes", nodes)
-    whole("rail_optimized", "gpus", gpus, most=1024)
+    nodes, gpus = whole("rail_optimized", "nodes", nodes), whole("rail_optimized", "gpus", gpus, most=1024)
     whole("rail_optimized", "nodes x gpus", nodes * gpus)
     uplinks = _uplinks("rail_optimized", "nodes", nodes, oversubscription)
     spines = math.gcd(uplinks, gpus) if spines is None else _spines("rail_optimized", spines, uplinks)
-    wires = Wires("rail_optimized")
+    wires = Wires("rail_optimized", nodes * (2 * gpus + 1) + gpus + spines, 2 * gpus * (3 * nodes + uplinks))
     members = [*(f"gpu[{g}]" for g in range(gpus)), *(f"nic[{g}]" for g in range(gpus)), "nvswitch"]
     kinds = ["gpu"] * gpus + ["nic"] * gpus + ["switch"]
     # Nodes are filled in module by module, and each module has its members in the same places.
@@ -308,12 +309,17 @@ def dragonfly(
     >>> topology.n_ranks, max(len(topology.route(0, rank)) for rank in range(20))
     (20, 5)
     """
-    whole("dragonfly", "groups", groups, most=4096)
-    whole("dragonfly", "routers", routers, most=4096)
-    whole("dragonfly", "gpus_per_router", gpus_per_router, most=4096)
+    groups, routers = (
+        whole("dragonfly", key, value, most=4096) for key, value in (("groups", groups), ("routers", routers))
+    )
+    gpus_per_router = whole("dragonfly", "gpus_per_router", gpus_per_router, most=4096)
     size = routers * gpus_per_router
     whole("dragonfly", "groups x routers x gpus_per_router", groups * size)
-    wires = Wires("dragonfly")
+    wires = Wires(
+        "dragonfly",
+        groups * (size + routers),
+        2 * groups * size + groups * routers * (routers - 1) + groups * (groups - 1),
+    )
     gpus = wires.add("gpu", [f"group[{i}].gpu[{j}]" for i in range(groups) for j in range(size)])
     names = [f"group[{i}].router[{j}]" for i in range(groups) for j in range(routers)]
     centres = wires.add("switch", names).reshape(groups, routers)
