@@ -354,7 +354,7 @@ def test_every_shipped_machine_prints_a_table(capsys, file):
 def test_a_formula_that_does_not_fit_is_marked_in_the_table(capsys):
     naive = out_of(capsys, DGX1, "all_reduce", "-b", "64M", "-e", "64M", "-p", "order=0,1,2,3,4,5,6,7")
     assert "  ~4714.4  +99.31  " in naive
-    assert "~ it need not be exact here: pairs differ in latency" in note(naive, "theory")
+    assert "which need not be exact here: pairs differ in latency" in note(naive, "theory")
     assert "~" not in out_of(capsys, RING, "all_reduce", "-b", "8", "-e", "8K", "-f", "2")
 
 
@@ -394,3 +394,11 @@ def test_the_plot_is_mentioned_and_may_have_a_row_a_link(capsys, tmp_path):
     assert "gpu0-&gt;gpu1" in path.read_text()
     assert main(["run", RING, "all_reduce", "--plot", str(path), "--plot-rows", "links"]) == 2
     assert "--plot-rows: expected one of rank, link, got 'links'; did you mean 'link'?" in capsys.readouterr().err
+
+
+def test_json_says_where_the_plot_is(capsys, tmp_path):
+    path = tmp_path / "ring.png"
+    assert main(["run", RING, "all_reduce", "-b", "1M", "-e", "1M", "--plot", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plot"] == str(path)
+    assert main(["run", RING, "all_reduce", "-b", "1M", "-e", "1M", "--json"]) == 0
+    assert "plot" not in json.loads(capsys.readouterr().out)

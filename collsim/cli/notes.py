@@ -90,7 +90,7 @@ def _theory(r: Result) -> list[tuple[str, str]]:
     # every message may be rounded up to a picosecond
     apart = abs(difference) > 1e-12 * (1 + 2 * r.schedule.steps + r.time)
     if not theory.holds:
-        lines.append(("", f"~ it need not be exact here: {theory.why}"))
+        lines.append(("", f"which need not be exact here: {theory.why}"))
     if apart:
         lines.append(("", f"time - theory = {'+' * (difference > 0)}{us(difference)} us: {_difference(r)}"))
     return lines

@@ -208,6 +208,7 @@ def _document(arguments: argparse.Namespace, topology: Topology, rows: Sequence[
         "operation": arguments.operation,
         "algorithm": arguments.algorithm,
         "network": arguments.network,
+        **({} if arguments.plot is None else {"plot": arguments.plot}),
         "results": [_fields(row) for row in rows],
     }
 

@@ -13,6 +13,9 @@ from collsim.topology import load_topology, shipped
 __all__ = ["list_topologies", "show_algorithms", "show_topology"]
 
 
+WIDTH = 100
+
+
 def show_topology(arguments: argparse.Namespace) -> int:
     """Print what a topology file describes."""
     print(load_topology(arguments.topology).describe())
@@ -24,7 +27,8 @@ def list_topologies() -> int:
     for name in shipped():
         topology = load_topology(name)
         sentence = re.split(r"(?<=[.:]) ", " ".join(topology.description.split()))[0].rstrip(".:")
-        print(f"{name:<14} {topology.n_ranks:>3} ranks  {sentence}".rstrip())
+        line = f"{name:<14} {topology.n_ranks:>3} ranks  {sentence}".rstrip()
+        print(line if len(line) <= WIDTH else line[: WIDTH - 3].rsplit(" ", 1)[0].rstrip(",") + " ...")
     return 0
 
 

@@ -85,7 +85,7 @@ def shipped() -> dict[str, Path]:
     # installed they lie in the package, in a checkout beside it
     folders = [package / "_topologies", package.parent / "topologies"]
     folder = next((folder for folder in folders if folder.is_dir()), folders[0])
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
 
 
 def loads(text: str, path: str = "<text>") -> Topology:
