@@ -240,7 +240,9 @@ def _prove(places: Places, steps: Steps, rng: np.random.Generator, moves: int) -
             expected = np.take_along_axis(data, from_rank, axis=0)
     wrong = must & (places.view(values, OUTPUT) != expected)  # what was never written is 0
     if wrong.any():
-        bad_rank, bad_chunk = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        # a place that some step wrote says more than one that nothing reached
+        touched = wrong & (places.view(flags, OUTPUT) & (REDUCED | COPIED) > 0)
+        bad_rank, bad_chunk = np.unravel_index(int(np.argmax(touched if touched.any() else wrong)), wrong.shape)
         explain(schedule, int(bad_rank), int(chunks[bad_chunk]), places_wrong=int(wrong.sum()))
     warnings = refuse_unordered(schedule, run.doubtful)
     return Proof(schedule.chunks, len(chunks), moves, _unused(places, must, steps), warnings)
