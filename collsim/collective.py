@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import InputError, did_you_mean
+from collsim.errors import InputError, one_of
 
 __all__ = ["OPERATIONS", "Collective"]
 
@@ -69,11 +69,7 @@ class Collective:
     root: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.operation, str) or self.operation not in OPERATIONS:
-            raise InputError(
-                f"operation: expected one of {', '.join(OPERATIONS)}, got {self.operation!r}"
-                + did_you_mean(str(self.operation), OPERATIONS)
-            )
+        one_of("operation", self.operation, OPERATIONS)
         if not isinstance(self.ranks, (int, np.integer)) or isinstance(self.ranks, bool) or self.ranks < 1:
             raise InputError(f"ranks: expected a whole number of at least 1, got {self.ranks!r}")
         if not isinstance(self.root, (int, np.integer)) or isinstance(self.root, bool):

@@ -18,6 +18,7 @@ __all__ = [
     "ScheduleError",
     "TopologyError",
     "did_you_mean",
+    "one_of",
 ]
 
 
@@ -112,3 +113,25 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     close = get_close_matches(word, names, n=1, cutoff=0.5) or get_close_matches(word.lower(), names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def one_of(what: str, value: object, known: Iterable[str]) -> str:
+    """Return a value that must be one of some names.
+
+    Raises
+    ------
+    InputError
+        With what there is, and the nearest name.
+
+    Examples
+    --------
+    >>> one_of("network", "fluid", ["fluid", "alpha_beta"])
+    'fluid'
+    >>> one_of("network", "flued", ["fluid", "alpha_beta"])
+    Traceback (most recent call last):
+    collsim.errors.InputError: network: expected one of fluid, alpha_beta, got 'flued'; did you mean 'fluid'?
+    """
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    raise InputError(f"{what}: expected one of {', '.join(names)}, got {value!r}" + did_you_mean(str(value), names))

@@ -310,6 +310,8 @@ def test_unknown_and_wrong_arguments():
         collsim.run("all_reduce", topo, 8, engine="warp")
     with pytest.raises(InputError, match="dtype: expected one of"):
         collsim.run("all_reduce", topo, 8, dtype="float32")
+    with pytest.raises(InputError, match=r"dtype: expected one of .* got \['float'\]"):
+        collsim.run("all_reduce", topo, 8, dtype=["float"])
     with pytest.raises(InputError, match="topology: expected a Topology"):
         collsim.run("all_reduce", "ring8.yaml", 8)
     with pytest.raises(InputError, match="schedule: expected a Schedule"):

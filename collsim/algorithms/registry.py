@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from collsim.collective import OPERATIONS, ROOTED, Collective
-from collsim.errors import AlgorithmError, CollsimError, InputError, did_you_mean
+from collsim.errors import AlgorithmError, CollsimError, did_you_mean, one_of
 from collsim.schedule import Schedule
 
-__all__ = ["algorithm", "available", "build", "find", "load_function"]
+__all__ = ["algorithm", "available", "build", "find", "line_in", "load_function"]
 
 Maker = Callable[..., Schedule]
 
@@ -49,7 +49,7 @@ def algorithm(operation: str, name: str) -> Callable[[Maker], Maker]:
     True
     >>> del algorithms.registry._TABLE["broadcast", "everybody_at_once"]
     """
-    _known_operation(operation)
+    one_of("operation", operation, OPERATIONS)
 
     def register(function: Maker) -> Maker:
         signature = inspect.signature(function)
@@ -82,12 +82,6 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, np.integer) else value
 
 
-def _known_operation(operation: str) -> None:
-    if operation not in OPERATIONS:
-        hint = did_you_mean(str(operation), OPERATIONS)
-        raise InputError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}{hint}")
-
-
 def available() -> dict[str, list[str]]:
     """Return the names of the algorithms of each operation that has any.
 
@@ -113,7 +107,7 @@ def find(operation: str, name: str) -> Maker:
     AlgorithmError
         With the nearest name, or the operations that have an algorithm of this name.
     """
-    _known_operation(operation)
+    one_of("operation", operation, OPERATIONS)
     names = available().get(operation, [])
     if not names:
         raise AlgorithmError(
@@ -197,7 +191,7 @@ def load_function(reference: str) -> Maker:
     except CollsimError:
         raise
     except (Exception, SystemExit) as error:
-        line = _line_in(error, str(path))
+        line = line_in(error, str(path)) or 1
         raise AlgorithmError(f"{path_text}:{line}: {type(error).__name__}: {_one_line(error)}") from error
     finally:
         sys.path.remove(folder)
@@ -212,14 +206,14 @@ def load_function(reference: str) -> Maker:
     return found
 
 
-def _line_in(error: BaseException, path: str) -> int:
-    """Line of a file at which an exception happened (or 1)."""
+def line_in(error: BaseException, path: str) -> int | None:
+    """Last line of a file that an exception went through; None if it never was there."""
     path = os.path.abspath(path)
     if isinstance(error, SyntaxError) and error.filename == path:
-        return error.lineno or 1
-    line, traceback = 1, error.__traceback__
+        return error.lineno
+    line, traceback = None, error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == path:
+        if os.path.abspath(traceback.tb_frame.f_code.co_filename) == path:
             line = traceback.tb_lineno
         traceback = traceback.tb_next
     return line

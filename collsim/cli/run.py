@@ -7,7 +7,7 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from collsim import algorithms
@@ -18,8 +18,16 @@ from collsim.cli.user import user_function
 from collsim.collective import OPERATIONS, Collective
 from collsim.engine.lower import lower
 from collsim.engine.program import NETWORKS
-from collsim.engine.simulate import DTYPES, ENGINES, MAX_TRANSFERS, refuse_large, schedule_for, simulate
-from collsim.errors import AlgorithmError, InputError, did_you_mean
+from collsim.engine.simulate import (
+    DTYPES,
+    ENGINES,
+    MAX_TRANSFERS,
+    refuse_large,
+    schedule_for,
+    simulate,
+    with_ring_order,
+)
+from collsim.errors import AlgorithmError, InputError, did_you_mean, one_of
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
 from collsim.topology import Topology, load_topology
@@ -34,10 +42,10 @@ MOST_SHOWN = 16
 def run(arguments: argparse.Namespace) -> int:
     """Simulate and print a table or JSON."""
     # all that can be refused without work is refused before any is done
-    _one_of("OPERATION", arguments.operation, OPERATIONS)
-    dtype = _one_of("-d", arguments.datatype, DTYPES)
-    _one_of("--network", arguments.network, NETWORKS)
-    _one_of("--engine", arguments.engine, ENGINES)
+    one_of("OPERATION", arguments.operation, OPERATIONS)
+    dtype = one_of("-d", arguments.datatype, DTYPES)
+    one_of("--network", arguments.network, NETWORKS)
+    one_of("--engine", arguments.engine, ENGINES)
     todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
     parameters: dict[str, Any] = {}
     for key, value in map(_parameter, arguments.parameter):
@@ -46,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         parameters[key] = value
     if arguments.algorithm is None:
         arguments.algorithm = _default_algorithm(arguments.operation)
-    _one_of("--plot-rows", arguments.plot_rows, ("rank", "link"))
+    one_of("--plot-rows", arguments.plot_rows, ("rank", "link"))
     if arguments.plot is not None:
         from collsim.plot.timeline import check_picture_path
 
@@ -125,12 +133,6 @@ def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else None
 
 
-def _one_of(what: str, value: str, known: Iterable[str]) -> str:
-    if value not in known:
-        raise InputError(f"{what}: expected one of {', '.join(known)}, got {value!r}" + did_you_mean(value, known))
-    return value
-
-
 def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or not value:
@@ -180,11 +182,7 @@ def _own_schedule(name: str, collective: Collective, topology: Topology, paramet
             raise AlgorithmError(f"-p: {name}: expected {expected}, got {key!r}" + did_you_mean(key, known))
     if "root" in known and collective.is_rooted:
         parameters = {**parameters, "root": collective.root}
-    if "order" in known and "order" not in parameters:
-        order = topology.ring_order()
-        if order != tuple(range(topology.n_ranks)):
-            parameters = {**parameters, "order": list(order)}
-    schedule = function(topology.n_ranks, **parameters)
+    schedule = function(topology.n_ranks, **with_ring_order(function, topology, parameters))
     if schedule.collective != collective:
         raise AlgorithmError(
             f"{name}: expected a schedule of {_words(collective)}, got one of {_words(schedule.collective)}"

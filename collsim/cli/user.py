@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from collsim import algorithms
+from collsim.algorithms.registry import line_in
 from collsim.errors import AlgorithmError, CollsimError, ScheduleError
 from collsim.schedule import Schedule
 
@@ -59,7 +59,7 @@ def _told(path: str, when: str = "", first_line: int | None = None) -> Iterator[
     except AlgorithmError:
         raise  # the function refuses, or load_function has said what is wrong with the file
     except (Exception, SystemExit) as error:
-        where = _place(path, _line(error, path) or first_line)
+        where = _place(path, line_in(error, path) or first_line)
         if isinstance(error, ScheduleError):
             raise type(error)(f"{where}: {error}") from error
         name = "" if isinstance(error, CollsimError) else f"{type(error).__name__}: "
@@ -68,14 +68,3 @@ def _told(path: str, when: str = "", first_line: int | None = None) -> Iterator[
 
 def _place(path: str, line: int | None) -> str:
     return path if line is None else f"{path}:{line}"
-
-
-def _line(error: BaseException, path: str) -> int | None:
-    """Last line of a file that an exception went through."""
-    file = os.path.abspath(path)
-    line, traceback = None, error.__traceback__
-    while traceback is not None:
-        if os.path.abspath(traceback.tb_frame.f_code.co_filename) == file:
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return line

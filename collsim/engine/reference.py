@@ -14,7 +14,7 @@ import numpy as np
 
 from collsim.engine.deadlock import deadlock
 from collsim.engine.program import COPY, LINK, NETWORKS, Array, Program, Times
-from collsim.errors import InputError, did_you_mean
+from collsim.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from simpy import Environment
@@ -73,9 +73,7 @@ def run_reference(program: Program, network: str) -> Times:
     >>> run_reference(program, "cut_through").end.tolist()
     [7]
     """
-    if network not in NETWORKS:
-        known = ", ".join(NETWORKS)
-        raise InputError(f"network: expected one of {known}, got {network!r}{did_you_mean(network, NETWORKS)}")
+    one_of("network", network, NETWORKS)
     if network == "fluid":
         from collsim.engine.fluid import run_fluid
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from collsim import algorithms
 from collsim.engine.lower import lower
 from collsim.engine.program import NETWORKS
 from collsim.engine.result import Result
-from collsim.errors import InputError, did_you_mean
+from collsim.errors import InputError, one_of
 from collsim.schedule import Schedule
 from collsim.schedule import check as check_room
 from collsim.topology import Topology
 from collsim.units import Quantity, parse_size
 
-__all__ = ["DTYPES", "ENGINES", "MAX_TRANSFERS", "refuse_large", "run", "schedule_for", "simulate"]
+__all__ = ["DTYPES", "ENGINES", "MAX_TRANSFERS", "refuse_large", "run", "schedule_for", "simulate", "with_ring_order"]
 
 DTYPES = {
     "int8": 1, "uint8": 1, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4, "double": 8,
@@ -89,9 +90,9 @@ def simulate(
         raise InputError(f"schedule: expected a Schedule, got {type(schedule).__name__}")
     if not isinstance(topology, Topology):
         raise InputError(f"topology: expected a Topology (see load_topology), got {type(topology).__name__}")
-    _one_of("network", network, NETWORKS)
-    _one_of("engine", engine, ENGINES)
-    _one_of("dtype", dtype, DTYPES)
+    one_of("network", network, NETWORKS)
+    one_of("engine", engine, ENGINES)
+    one_of("dtype", dtype, DTYPES)
     size = parse_size(size)
     refuse_large(schedule)
     proof = check_room.check(schedule) if check else None
@@ -165,14 +166,15 @@ def schedule_for(operation: str, algorithm: str, topology: Topology, root: int, 
             f"algorithm: expected the name of an algorithm, got {type(algorithm).__name__}; put @algorithm(...) above "
             "your function, or build the schedule and call simulate"
         )
-    takes_order = "order" in inspect.signature(algorithms.find(operation, algorithm)).parameters
-    if takes_order and parameters.get("order") is None:
-        order = topology.ring_order()
-        if order != tuple(range(topology.n_ranks)):
-            parameters = {**parameters, "order": list(order)}
+    parameters = with_ring_order(algorithms.find(operation, algorithm), topology, parameters)
     return algorithms.build(operation, algorithm, topology.n_ranks, root, **parameters)
 
 
-def _one_of(what: str, value: Any, known: Any) -> None:
-    if value not in known:
-        raise InputError(f"{what}: expected one of {', '.join(known)}, got {value!r}" + did_you_mean(str(value), known))
+def with_ring_order(
+    function: Callable[..., Schedule], topology: Topology, parameters: dict[str, Any]
+) -> dict[str, Any]:
+    """Add the topology's ring order to the parameters of a function that takes an order and was given none."""
+    if parameters.get("order") is not None or "order" not in inspect.signature(function).parameters:
+        return parameters
+    order = topology.ring_order()
+    return parameters if order == tuple(range(topology.n_ranks)) else {**parameters, "order": list(order)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import InputError, did_you_mean
+from collsim.errors import InputError, one_of
 from collsim.plot.bars import COPY_HEIGHT, REDUCE_HEIGHT, Bars, collect, corners, join
 from collsim.units import format_size
 
@@ -92,8 +91,8 @@ def timeline(
     """
     from matplotlib.collections import PolyCollection
 
-    _choose("rows", rows, ROWS)
-    _choose("color", color, COLORS)
+    one_of("timeline: rows", rows, ROWS)
+    one_of("timeline: color", color, COLORS)
     bars, names = collect(result, rows, color)
     lanes = np.ones(len(names), dtype=np.int64)
     np.maximum.at(lanes, bars.row, bars.lane + 1)
@@ -210,13 +209,6 @@ _ALIASES = {
     "edgecolors": {"edgecolors", "edgecolor", "ec", "color"},
     "linewidths": {"linewidths", "linewidth", "lw"},
 }
-
-
-def _choose(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise InputError(
-            f"timeline: {name}: expected one of {', '.join(known)}, got {value!r}" + did_you_mean(str(value), known)
-        )
 
 
 def _new_axes(rows: int, lanes: float) -> Axes:

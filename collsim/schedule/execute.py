@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import InputError, ScheduleError, did_you_mean
+from collsim.errors import InputError, ScheduleError, one_of
 from collsim.schedule.dependencies import locations
 from collsim.schedule.explain import end_name
 from collsim.schedule.model import OUTPUT, SCRATCH, Schedule, refuse_other
@@ -60,8 +60,7 @@ def execute(
     [array([11, 22, 33]), array([11, 22, 33])]
     """
     refuse_other(schedule)
-    if not isinstance(op, str) or op not in OPERATORS:
-        raise InputError(f"op: expected one of {', '.join(OPERATORS)}, got {op!r}" + did_you_mean(str(op), OPERATORS))
+    one_of("op", op, OPERATORS)
     given = _checked(schedule, arrays, in_place)
     operation, ranks = schedule.collective.operation, schedule.ranks
     elements, shape, dtype = _size(schedule, given, in_place)
