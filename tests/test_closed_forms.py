@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import collsim
@@ -231,6 +231,19 @@ def value_of(formula: str, size: int, ranks: int, **known: float) -> float:
     return evaluate(body)
 
 
+@example(
+    case=("bidirectional_ring", "all_gather"),
+    ranks=3,
+    m=1,
+    gamma=1e-12,
+    overhead=0.0,
+    ports="each",
+    stores=1.0,
+    synchronous=False,
+    channels=1,
+    slices=1,
+    k=1,
+)  # only copies: the gap of reducing does not count
 @given(
     case=st.sampled_from(CASES),
     ranks=st.integers(2, 40),

@@ -46,7 +46,7 @@ def ring(
     hop_text, copy_text = costs.text(bool(reducing)), costs.text()
     add_gap_text = costs.gap_text(sender=True, link=shares_link, reducer=True)
     gap_text = costs.gap_text(sender=True, link=shares_link)
-    if pieces == 1 or add_gap.total == 0:
+    if pieces == 1 or (add_gap if reducing else gap).total == 0:
         text = f"{count} ({copy_text if both else hop_text})"
         return reducing * add + copying * copy, text + (" + (N-1) m gamma" if both and costs.adding else ""), ""
     if synchronous:
