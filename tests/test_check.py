@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from collsim import Collective, Schedule, ScheduleBuilder, algorithms, check
 from collsim.errors import ProofError
 from collsim.schedule import check as check_module
+from collsim.schedule.block import Repeat
+from collsim.schedule.chains import Visits, _pieces
 from collsim.schedule.model import Edge
+from collsim.schedule.moves import Places
 from tests.strategies import changed, make, naive_rows, naive_unused, naive_verdict, refused, schedule_of
 from tests.test_execute import (
     bruck_all_gather,
@@ -338,6 +342,15 @@ def test_a_sample_names_the_chunk_that_nobody_uses() -> None:
     assert re.fullmatch(r"nobody uses chunk \d that step 1, 2 -> 1 moves", text)
 
 
+def test_a_copy_and_a_reduction_of_one_place_are_done_as_written() -> None:
+    """Rank 1 gets a sum that is too large, and then the right one over it; but nothing orders the two."""
+    refused(
+        make("all_reduce", 3, 1, "0 => 2 0; 1 => 2 0; 0 => 1 0 & 2 -> 1 0; 2 -> 0 0"),
+        "rank 1, chunk 0: nothing orders two writes: step 2, 0 => 1 and step 2, 2 -> 1; let the second one depend on "
+        "the first",
+    )
+
+
 def test_what_cannot_be_followed_alone_is_proven_whole() -> None:
     assert check(bruck_all_gather(5), full_cost=1).complete
     assert check(switch_all_reduce(5), full_cost=1).complete
@@ -369,6 +382,119 @@ def test_batches_agree_with_the_whole(data: st.DataObject, start: Schedule, chan
             assert check(schedule).complete
     expected = naive_verdict(schedule, rows)
     assert bool(found) == bool(expected)
+
+
+@st.composite
+def walks(draw: Any) -> Schedule:
+    """Moves of two chunks, most of which start where the one before ended: chains, and what breaks them."""
+    ranks = draw(st.integers(2, 5))
+    operation = draw(st.sampled_from(["all_reduce", "reduce", "broadcast"]))
+    scratch = draw(st.booleans())
+    b = ScheduleBuilder(Collective(operation, ranks), 2, in_place=draw(st.booleans()), scratch=2 * scratch)
+    rank = st.integers(0, ranks - 1)
+    buffers = st.sampled_from(["output", "output", "output", "scratch"] if scratch else ["output"])
+    step = 0
+    for _ in range(draw(st.integers(1, 3))):
+        adds, around, buffer = draw(st.booleans()), draw(st.sampled_from([None, None, 1, -1])), draw(buffers)
+        times = draw(st.integers(1, 2 * ranks))
+        here = draw(rank)
+        for _ in range(times):
+            there = draw(rank) if around is None else (here + around) % ranks
+            add = b.reduce if adds and there != here else b.copy
+            add(here, there, draw(st.sampled_from([0, 0, 1])), step=step, src_buffer=buffer, dst_buffer=buffer)
+            step += draw(st.sampled_from([0, 1, 1, 1, 1]))
+            here = there
+    return b.build()
+
+
+def outcome(schedule: Schedule, **options: Any) -> Any:
+    try:
+        return check(schedule, **options)
+    except ProofError as error:
+        return str(error), error.rank, error.chunk, error.step
+
+
+@given(st.one_of(walks(), st.sampled_from(CORRECT)), st.integers(1, 12))
+@settings(max_examples=250)
+def test_chains_are_what_steps_are(schedule: Schedule, full_cost: int) -> None:
+    """The same proof, or the same words, whether a chunk is followed in chains or step by step."""
+    found = []
+    for least in (0, 10**9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(check_module, "LONG", least)
+            patch.setattr(check_module, "BATCH", 1)  # chunk by chunk
+            found += [outcome(schedule), outcome(schedule, full_cost=full_cost)]
+    assert found[:2] == found[2:]
+
+
+@given(walks(), st.integers(2, 4), st.integers(0, 3))
+@settings(max_examples=100)
+def test_chains_over_repeats(start: Schedule, times: int, shift: int) -> None:
+    """A chunk that comes to the same rows again and again."""
+    schedule = replace(start, phases=tuple(Repeat(p.block, times, shift % 2, 2) for p in start.phases))
+    found = []
+    for least in (0, 10**9):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(check_module, "LONG", least)
+            patch.setattr(check_module, "BATCH", 1)
+            found.append(outcome(schedule))
+    assert found[0] == found[1]
+
+
+@given(st.integers(2, 7), st.lists(st.integers(1, 6), min_size=1, max_size=60))
+def test_a_way_is_cut_before_it_comes_back(places: int, moves: list[int]) -> None:
+    way = [0]
+    for move in moves:
+        way.append((way[-1] + 1 + move % (places - 1)) % places)
+    cuts = _pieces(np.array(way))
+    assert (cuts[0], cuts[-1]) == (0, len(way) - 1)
+    for start, end in pairwise(cuts):
+        piece = way[start : end + 1]
+        assert len(set(piece)) == len(piece) > 1
+        if end < len(way) - 1:  # and it is as long as it can be
+            assert way[end + 1] in piece
+
+
+def test_a_long_ring_is_followed_in_few_pieces() -> None:
+    schedule = algorithms.ring_all_reduce(2000)
+    moves = Visits(schedule).of(7, Places(schedule, np.array([7])))
+    assert [(len(m.src), m.kind, m.chain) for m in moves] == [(1999, True, True), (1999, False, True)]
+    with pytest.raises(
+        ProofError, match=r"^rank 0, chunk (\d+): contribution of rank \1 is missing; last written by step "
+    ):
+        check(ring(2000, 1, -1), full_cost=20_000)
+    proof = check(ring(2000, 1, 0), full_cost=20_000)
+    assert str(proof) == "checked: 1 of 2,000 chunks"
+    assert proof.moves == 2 * 1999
+
+
+def test_a_chain_that_nobody_uses_is_named_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = ScheduleBuilder(Collective("reduce", 4), 2)
+    b.reduce([1, 2, 3], 0, 0, step=[0, 1, 2])
+    b.reduce([1, 2, 3], 0, 1, step=[0, 1, 2])
+    for step in range(3):
+        b.copy(step, step + 1, 0, step=3 + step)
+    monkeypatch.setattr(check_module, "LONG", 0)
+    monkeypatch.setattr(check_module, "BATCH", 1)
+    assert check(b.build()).unused == tuple(
+        f"nobody uses chunk 0 that step {3 + step}, {step} -> {step + 1} moves" for step in (2, 1, 0)
+    )
+
+
+@pytest.mark.parametrize("in_chains", [True, False])
+def test_what_a_chain_reads_on_its_way_is_remembered(monkeypatch: pytest.MonkeyPatch, in_chains: bool) -> None:
+    """Reductions into a chunk that was sent on already: the copy of the sum over it need not come after them."""
+    monkeypatch.setattr(check_module, "LONG", 0 if in_chains else 10**9)
+    monkeypatch.setattr(check_module, "BATCH", 1)
+    for late, rank in (("1 => 0", 0), ("0 => 1", 1)):
+        rest = "2 -> 0 0+2; 0 -> 1 0+2" if rank == 0 else "2 -> 1 0+2; 1 -> 0 0+2"
+        refused(
+            make("all_reduce", 3, 2, f"0 => 1 0+2; 1 => 2 0+2; {late} 0+2; {rest}"),
+            f"rank {rank}, chunk 0: nothing orders two writes: step 2, {late} and step 3, 2 -> {rank}; let the second "
+            "one depend on the first",
+        )
+    into_its_middle = make("reduce", 4, 2, "3 => 1 0+2; 0 => 1 0+2; 1 => 2 0+2", root=2)
+    assert check(into_its_middle).unused == ()
 
 
 def test_a_sample_with_scratch_of_its_own() -> None:

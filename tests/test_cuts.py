@@ -14,11 +14,16 @@ import collsim
 import collsim.topology as machines
 from collsim.collective import Collective
 from collsim.schedule import ScheduleBuilder
-from collsim.theory import lower_bound
-from collsim.theory.cuts import Network, candidate_cuts, classes, greatest_ratio, least_cut, leaving
+from collsim.theory import candidates, limits, lower_bound, paths
+from collsim.theory.candidates import Sets, candidate_sets, capacities
+from collsim.theory.cuts import Network, classes, greatest_ratio, least_cut, leaving
 from collsim.theory.paths import UNREACHED, least_latencies
 
 G = 10**9
+OPERATIONS = (
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "gather", "scatter", "send_recv",
+    "barrier",
+)  # fmt: skip
 
 
 @st.composite
@@ -130,23 +135,77 @@ def test_classes_keep_a_special_node_apart():
     assert len(set(classes(machines.ring(6), [0]).tolist())) == 6  # one way round all differ
 
 
+def masks(sets):
+    return [sets.inside(number) for number in range(len(sets))]
+
+
 def test_candidates_are_modules_islands_and_subtrees():
     topology = machines.rail_optimized(3, 4)
-    found = candidate_cuts(topology)
-    sides = {tuple(inside[topology.rank_nodes].tolist()) for inside in found.values()}
+    found = masks(candidate_sets(topology))
+    sides = {tuple(inside[topology.rank_nodes].tolist()) for inside in found}
     for node in range(3):
         assert tuple(node * 4 <= r < node * 4 + 4 for r in range(12)) in sides
-    assert "node[0]" in found
-    leaves = candidate_cuts(machines.fat_tree(16, 4))
-    held = sorted(int(inside[:16].sum()) for inside in leaves.values())
+        module = np.array([name.startswith(f"node[{node}].") for name in topology.nodes])
+        assert any(np.array_equal(inside, module) for inside in found)
+    for leaf in range(4):  # a rail: the leaf switch, and the GPUs and NICs below it
+        assert tuple(r % 4 == leaf for r in range(12)) in sides
+    leaves = masks(candidate_sets(machines.fat_tree(16, 4)))
+    held = sorted(int(inside[:16].sum()) for inside in leaves)
     assert held == [4, 4, 4, 4]
-    assert len(candidate_cuts(topology, limit=2)) == 2
 
 
-def test_no_candidate_holds_all_ranks_or_one():
+def test_no_candidate_holds_all_ranks_or_one_and_none_comes_twice():
     for topology in (machines.rail_optimized(2, 4), machines.tree(2, 3), machines.dragonfly(3, 2, 2)):
-        for inside in candidate_cuts(topology).values():
+        found = masks(candidate_sets(topology))
+        assert found
+        assert len({inside.tobytes() for inside in found}) == len(found)
+        for inside in found:
             assert 1 < inside[topology.rank_nodes].sum() < topology.n_ranks
+
+
+def test_large_machines_have_as_many_candidates_as_there_is_room_for(monkeypatch):
+    topology = machines.tree(2, 4, bandwidth="1GB/s")
+    held = [int(inside[:16].sum()) for inside in masks(candidate_sets(topology))]
+    assert held == [2] * 8 + [4] * 4 + [8] * 2
+    monkeypatch.setattr(candidates, "MEMBERS", 16 + 8 * 3 + 4 * 7)
+    topology.cache.clear()
+    assert [int(inside[:16].sum()) for inside in masks(candidate_sets(topology))] == held[:12]
+
+
+@settings(max_examples=60, deadline=None)
+@given(topologies(), st.data())
+def test_sets_are_weighed_all_at_once_as_one_by_one(topology, data):
+    n = topology.n_nodes
+    sets = [sorted(members) for members in data.draw(st.lists(st.sets(st.integers(0, n - 1), min_size=1), max_size=6))]
+    ptr = np.concatenate(([0], np.cumsum([len(members) for members in sets]))).astype(np.int64)
+    made = Sets(n, ptr, np.array([node for members in sets for node in members], dtype=np.int64))
+    ranks = data.draw(st.integers(2, topology.n_ranks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(candidates, "LOOKS", data.draw(st.sampled_from([1, 5, 2**22])))
+        out, into = capacities(topology, made)
+    for number, inside in enumerate(masks(made)):
+        assert out[number] == capacity(topology, inside)
+        assert into[number] == capacity(topology, ~inside)
+    ones = np.full(ranks, ranks)
+    for operation in OPERATIONS:
+        root = data.draw(st.integers(0, ranks - 1)) if operation in ("broadcast", "reduce", "gather", "scatter") else 0
+        collective = Collective(operation, ranks, root)
+        nodes = topology.rank_nodes[:ranks]
+        for outside in (False, True):
+            sides = [~inside if outside else inside for inside in masks(made)]
+            expected = [limits.demand(collective, inside[nodes], ones, ranks**2) for inside in sides]
+            assert limits._demands(collective, topology, nodes, made, outside=outside).tolist() == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(topologies(), st.booleans())
+def test_latencies_on_long_ways_are_the_same(topology, backwards):
+    start = np.full((2, topology.n_nodes), UNREACHED)
+    start[[0, 1], topology.rank_nodes[:2]] = 5, 0
+    whole = least_latencies(topology, start, backwards=backwards)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paths, "_ROUNDS", 1)
+        assert np.array_equal(least_latencies(topology, start, backwards=backwards), whole)
 
 
 def test_latencies_pass_ranks_but_no_other_node_that_does_not_forward():

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import collsim.topology as t
-from collsim.topology import TopologyBuilder
+from collsim.topology import TopologyBuilder, load_topology, shipped
 
 NVLINKS = {
     (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,
@@ -77,14 +78,114 @@ def test_hypercubes(dimension):
         t.switch(8),
         t.tree(2, 3),
         t.fat_tree(16, 4),
-        t.rail_optimized(3, 4),
-        t.dragonfly(4, 2, 2),
+        t.rail_optimized(1, 4),
+        t.rail_optimized(6, 1),
         t.ring(1),
         t.ring(2),
     ],
 )
 def test_file_order_is_kept_where_it_is_good_already(topology):
     assert topology.ring_order() == tuple(range(topology.n_ranks))
+
+
+def hops(topology, order):
+    ranks = np.array(order)
+    return int(topology.routes(ranks, np.roll(ranks, -1))[0][-1])
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 8])
+@pytest.mark.parametrize("nodes", [2, 3, 4, 7, 8])
+def test_every_other_node_is_gone_through_backwards_on_rails(nodes, gpus):
+    topology = t.rail_optimized(nodes, gpus)
+    forwards = list(range(gpus))
+    expected = [node * gpus + gpu for node in range(nodes) for gpu in (forwards[::-1] if node % 2 else forwards)]
+    assert topology.ring_order() == tuple(expected)
+    ranks = np.array(expected)
+    ptr, _ = topology.routes(ranks, np.roll(ranks, -1))
+    between_nodes = np.diff(ptr)[gpus - 1 :: gpus].tolist()
+    # all on a rail but, with an odd number of nodes, the last
+    assert between_nodes[:-1] == [4] * (nodes - 1)
+    assert between_nodes[-1] == (6 if nodes % 2 else 4)
+
+
+def test_the_shipped_cluster_on_rails_has_no_hop_over_the_spine():
+    topology = load_topology("dgx-h100-x4")
+    order = topology.ring_order()
+    assert order == (*range(8), *range(15, 7, -1), *range(16, 24), *range(31, 23, -1))
+    spine = topology.node_index("spine")
+    ranks = np.array(order)
+    _, links = topology.routes(ranks, np.roll(ranks, -1))
+    assert spine not in topology.link_dst[links]
+    assert (hops(topology, order), hops(topology, range(32))) == (72, 80)
+    # with one switch between the nodes every port is as near as every other
+    assert load_topology("dgx-a100-x2").ring_order() == tuple(range(16))
+
+
+def test_groups_of_a_dragonfly_are_turned_to_where_their_links_are():
+    topology = t.dragonfly(9, 4, 2)
+    order = topology.ring_order()
+    assert hops(topology, order) < hops(topology, range(72))
+    # the last router of a group has the link from the group before
+    assert len(topology.route(order[7], order[8])) == 3
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        *(load_topology(name) for name in shipped()),
+        *(t.rail_optimized(nodes, gpus) for nodes in (1, 2, 3, 6) for gpus in (1, 2, 5)),
+        *(t.dragonfly(*sizes) for sizes in ((4, 2, 2), (5, 2, 1), (9, 4, 2), (2, 3, 3))),
+        t.fat_tree(32, 4, spines=2, oversubscription=2),
+        t.tree(3, 3),
+    ],
+    ids=lambda topology: f"{topology.name}-{topology.n_ranks}",
+)
+def test_never_longer_than_in_file_order(topology):
+    assert hops(topology, topology.ring_order()) <= hops(topology, range(topology.n_ranks))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data())
+def test_no_other_way_through_the_modules_is_shorter(data):
+    """Modules on random networks, also with links of one direction and routes given in the file."""
+    sizes = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
+    names = [f"node[{i}].gpu[{g}]" for i, size in enumerate(sizes) for g in range(size)]
+    builder = TopologyBuilder("random")
+    for name in names:
+        builder.add_node(name)
+    switches = [f"sw{i}" for i in range(data.draw(st.integers(1, 3)))]
+    for i, switch in enumerate(switches):
+        builder.add_node(switch, "switch")
+        if i:
+            builder.add_duplex(switches[i - 1], switch, 1, 1)
+    for name in names:
+        out, back = (data.draw(st.sampled_from(switches)) for _ in range(2))
+        builder.add_link(name, out, 1, 1)
+        builder.add_link(back, name, 1, 1)
+    topology = builder.build()
+    if data.draw(st.booleans()):  # a detour
+        way = [topology.link_name(link) for link in topology.route(len(names) - 1, 0)]
+        topology = builder.build(routes={(names[-1], names[0]): way})
+    order = topology.ring_order()
+    starts = np.cumsum([0, *sizes])
+    modules = [list(range(a, b)) for a, b in itertools.pairwise(starts.tolist())]
+    ways = [
+        hops(topology, [rank for module, step in zip(modules, steps, strict=True) for rank in module[::step]])
+        for steps in itertools.product((1, -1), repeat=len(modules))
+    ]
+    assert hops(topology, order) == min(ways)
+    if ways[0] == min(ways) == max(ways):
+        assert order == tuple(range(len(names)))
+
+
+def test_modules_without_a_route_between_them_are_left_as_they_are():
+    builder = TopologyBuilder("apart")
+    for node in range(2):
+        builder.add_node(f"sw{node}", "switch")
+        for gpu in range(2):
+            builder.add_node(f"node[{node}].gpu[{gpu}]")
+            builder.add_duplex(f"node[{node}].gpu[{gpu}]", f"sw{node}", 1, 1)
+    assert builder.build().ring_order() == (0, 1, 2, 3)
 
 
 def test_modules_are_kept_together():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import collsim.topology
 from collsim.errors import TopologyError
-from collsim.topology import TopologyBuilder, routing
+from collsim.topology import TopologyBuilder, hubs, routing
 from collsim.topology.search import distances
 
 NVLINKS = {
@@ -85,17 +85,19 @@ def machines(draw):
     return builder.build()
 
 
-@pytest.mark.parametrize("from_both_ends", [False, True])
+@pytest.mark.parametrize("hub_degree", [None, 99, 1, 2, 3, 4])
 @settings(deadline=None, max_examples=150)
 @given(topology=machines(), channel=st.integers(0, 5))
-def test_routes_follow_the_rule(from_both_ends, topology, channel):
+def test_routes_follow_the_rule(hub_degree, topology, channel):
+    """From every destination, from both ends, and past hubs: nodes of so many neighbours."""
     n = topology.n_nodes
     wanted = {(a, b): slow_route(topology, a, b, channel) for a in range(n) for b in range(n)}
     linked = np.array([pair for pair, route in wanted.items() if route is not None])
     with pytest.MonkeyPatch.context() as patch:
-        if from_both_ends:
-            patch.setattr(routing, "WHOLE", 0)
+        if hub_degree is not None:
+            patch.setattr(routing, "WHOLE", -1)
             patch.setattr(routing, "MANY", 100)
+            patch.setattr(hubs, "DEGREE", hub_degree)
         ptr, links = topology.route_nodes(linked[:, 0], linked[:, 1], channel)
         got = {tuple(p): tuple(links[i:j].tolist()) for p, i, j in zip(linked.tolist(), ptr[:-1], ptr[1:], strict=True)}
         assert got == {pair: route for pair, route in wanted.items() if route is not None}
@@ -292,3 +294,12 @@ def test_what_is_kept_is_bounded_and_read_only(monkeypatch):
     assert 1 < len(topology.cache["routes"]) < 16
     first = topology.routes(np.array([15]), np.array([2]))
     assert topology.routes(np.array([15]), np.array([2])) is first
+
+
+def test_routes_of_single_pairs_are_bounded_too(monkeypatch):
+    monkeypatch.setattr(routing, "KEPT_LINKS", 1000)
+    topology = collsim.topology.ring(16)
+    for rank in range(16):
+        assert len(topology.route(rank, (rank + 3) % 16)) == 3
+    assert len(topology.cache["routes"]) < 16
+    assert not any(isinstance(key, tuple) for key in topology.cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -204,24 +205,19 @@ class ScheduleBuilder:
         calls, self._calls = self._calls, []
         if not calls or not times:
             return
-        rows = sum(call["rows"] for call in calls)
-
-        def column(name: str, default: int = 0) -> Array:
-            parts = [np.broadcast_to(np.asarray(default if c[name] is None else c[name]), (c["rows"],)) for c in calls]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-        columns = {name: column(name) for name in COLUMNS}
-        shifts, windows = column("shift", shift), column("window", window)
-        via = column("via") if any(call["via"] >= 0 for call in calls) else None
+        order = _order(calls)
+        columns = {name: _gathered(calls, name, 0, kind, order) for name, kind in COLUMNS.items()}
+        shifts, windows = (
+            _gathered(calls, name, value, np.int32, order) for name, value in (("shift", shift), ("window", window))
+        )
+        via = None
+        if any(call["via"] >= 0 for call in calls):
+            via = _gathered(calls, "via", 0, np.int32, order)
         lists = None
         if any(call["lists"] is not None for call in calls):
             lists = _gather(calls)
-        if rows > 1 and (np.diff(columns["step"]) < 0).any():
-            order = np.argsort(columns["step"], kind="stable")
-            columns = {name: values[order] for name, values in columns.items()}
-            shifts, windows = shifts[order], windows[order]
-            via = None if via is None else via[order]
-            lists = None if lists is None else [lists[i] for i in order]
+            lists = lists if order is None else [lists[i] for i in order]
+        calls.clear()  # their columns may be large
         chunk_lists = None
         if lists is not None:
             flat_src = [c for part in lists for c in part[0]]
@@ -230,6 +226,31 @@ class ScheduleBuilder:
             chunk_lists = ChunkLists(offsets, np.asarray(flat_src), np.asarray(flat_dst))
         block = Block(**columns, lists=chunk_lists, via=via)
         self._phases.append(Repeat(block, times, shifts, windows))
+
+
+def _order(calls: list[dict[str, Any]]) -> Array | None:
+    """Return the rows of all calls in the order of their steps, None if they have it."""
+    if all(np.ndim(call["step"]) == 0 for call in calls) and all(a["step"] <= b["step"] for a, b in pairwise(calls)):
+        return None
+    steps = _gathered(calls, "step", 0, np.int32, None)
+    if not (np.diff(steps) < 0).any():
+        return None
+    if steps.dtype.kind == "i" and steps.min() >= 0 and steps.max() < 2**15:
+        steps = steps.astype(np.int16)  # numbers of 16 bits are sorted by counting
+    return np.argsort(steps, kind="stable")
+
+
+def _gathered(calls: list[dict[str, Any]], name: str, default: int, kind: Any, order: Array | None) -> Array:
+    """Return a column of all calls in order, as narrow as it will be in the block; it refuses what does not fit."""
+    values = [np.asarray(default if call[name] is None else call[name]) for call in calls]
+    first = values[0]
+    if all(value.ndim == 0 and value.dtype == first.dtype and value == first for value in values):
+        return np.broadcast_to(first, (sum(call["rows"] for call in calls),))
+    low, high = (0, 1) if kind is np.bool_ else (np.iinfo(kind).min, np.iinfo(kind).max)
+    fits = all(value.dtype.kind in "iub" and low <= value.min() and value.max() <= high for value in values)
+    parts = [np.broadcast_to(value, (call["rows"],)) for value, call in zip(values, calls, strict=True)]
+    column = np.concatenate(parts, dtype=kind, casting="unsafe") if fits else np.concatenate(parts)
+    return column if order is None else column[order]
 
 
 def _shape(name: str, value: Any) -> tuple[int, ...]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import ScheduleError
+from collsim.schedule.block import Block
+from collsim.schedule.chains import Visits
 from collsim.schedule.cycles import refuse_cycles
 from collsim.schedule.expand import select
 from collsim.schedule.explain import explain, explain_barrier, explain_read, explain_reduce
@@ -31,6 +33,8 @@ Steps = Callable[[bool], Iterable[Moves]]
 
 FULL_COST = 40_000_000
 """Up to this many chunk moves a schedule is proven whole (a few seconds); above, on a sample of chunks."""
+LONG = 1000
+"""Moves of a chunk that are followed in chains, at the least."""
 SAMPLE = 64
 """Chunks of a sample, at the most."""
 MOST_VISITS = 100_000
@@ -153,13 +157,21 @@ def check(schedule: Schedule, *, full_cost: int = FULL_COST, seed: int = 0) -> P
         number = max(1, min(SAMPLE, full_cost // 4 // per_chunk, looks, schedule.chunks))
         chosen = np.sort(rng.choice(schedule.chunks, number, replace=False))
     at_once = max(1, min(BATCH // (schedule.endpoints * 3), full_cost // 4 // per_chunk))
+    # what a chunk does one move after the other is followed chunk by chunk, not step by step
+    visits = Visits(schedule) if per_chunk >= LONG and per_chunk <= 2 * schedule.steps else None
+    if visits is not None:
+        at_once = 1
     _refuse_work(schedule, per_chunk * len(chosen), Places(schedule, chosen[:at_once]).size, most_work, MOST_PLACES)
     refuse_cycles(schedule)
     proofs = []
     for lo in range(0, len(chosen), at_once):
         places = Places(schedule, chosen[lo : lo + at_once])
-        found = select(schedule, places.chunks)
-        proofs.append(_prove(places, partial(moves_of, found, places), rng, len(found)))
+        if visits is not None:
+            moves_now = visits.of(int(chosen[lo]), places)
+            proofs.append(_prove(places, partial(_in_turn, moves_now), rng, sum(len(m.src) for m in moves_now)))
+        else:
+            found = select(schedule, places.chunks)
+            proofs.append(_prove(places, partial(moves_of, found, places), rng, len(found)))
     return Proof(
         schedule.chunks,
         len(chosen),
@@ -191,7 +203,7 @@ def _refuse_rows(schedule: Schedule) -> None:
 
 def _refuse_work(schedule: Schedule, moves: int, places: int, most_work: int, most_places: int) -> None:
     """Refuse a proof that would not end within minutes, or that memory is unlikely to hold, before it begins."""
-    steps = min(moves, sum(phase.times * len(np.unique(phase.block.step)) for phase in schedule.phases))
+    steps = min(moves, sum(phase.times * _steps(phase.block) for phase in schedule.phases))
     if moves + 100 * steps > most_work:
         raise ScheduleError(
             f"schedule: the proof would follow {moves:,} chunk moves in {steps:,} steps, at most {most_work:,} with "
@@ -204,11 +216,20 @@ def _refuse_work(schedule: Schedule, moves: int, places: int, most_work: int, mo
         )
 
 
-def _entries(block: Any) -> int:
+def _steps(block: Block) -> int:
+    """Count the steps of a block that have transfers."""
+    return int(np.count_nonzero(np.diff(block.step))) + 1 if len(block) else 0
+
+
+def _entries(block: Block) -> int:
     if block.lists is None:
         return int(block.count.sum())
     listed = np.diff(block.lists.offsets)
     return int(np.where(listed > 0, listed, block.count).sum())
+
+
+def _in_turn(moves: list[Moves], backwards: bool) -> list[Moves]:
+    return moves[::-1] if backwards else moves
 
 
 def _prove(places: Places, steps: Steps, rng: np.random.Generator, moves: int) -> Proof:
@@ -257,10 +278,12 @@ class _Run:
 
     def __init__(self, places: Places, values: Array, flags: Array, total: Array | None) -> None:
         self.places, self.values, self.flags, self.total = places, values, flags, total
-        self.mark: Array | None = None
         self.doubtful: set[int] = set()
 
     def step(self, m: Moves) -> None:
+        if m.chain:
+            self.chain(m)
+            return
         known = self.flags[m.src]
         if not (known & WRITTEN).all():
             explain_read(self.places.schedule, m.transfers(), int(np.argmin(known & WRITTEN)))
@@ -269,7 +292,7 @@ class _Run:
         once = m.distinct or self.all_differ(m.dst)
         if m.kind is not None:
             (self.reduce if m.kind else self.copy)(m, m.dst, data, once, slice(None))
-        elif once or not len(np.intersect1d(m.dst[m.reduce], m.dst[~m.reduce])):
+        elif once or not self.both(m.dst[~m.reduce], m.dst[m.reduce]):
             for some, put in ((~m.reduce, self.copy), (m.reduce, self.reduce)):
                 put(m, m.dst[some], data[some], once, np.flatnonzero(some))
         else:  # both a copy and a reduction of one place: as written, one after the other
@@ -277,12 +300,33 @@ class _Run:
             for i, adds in enumerate(m.reduce.tolist()):
                 (self.reduce if adds else self.copy)(m, m.dst[i : i + 1], data[i : i + 1], True, np.array([i]))
 
+    def chain(self, m: Moves) -> None:
+        """Do a chain at once: each move but the first reads what the one before it has left."""
+        first = m.src[:1]
+        if not self.flags[first[0]] & WRITTEN:
+            explain_read(self.places.schedule, m.transfers(), 0)
+        self.flags[first] |= READ
+        start = self.values[first]
+        if m.kind:
+            data = np.cumsum(np.concatenate([start, self.values[m.dst[:-1]]]), dtype=np.uint64)
+            self.reduce(m, m.dst, data, True, slice(None))
+        else:
+            self.copy(m, m.dst, np.broadcast_to(start, m.dst.shape), True, slice(None))
+        self.flags[m.dst[:-1]] |= READ
+
     def all_differ(self, dst: Array) -> bool:
-        if self.mark is None:
-            self.mark = np.zeros(self.places.size, dtype=np.int32)
         order = np.arange(len(dst), dtype=np.int32)
         self.mark[dst] = order
         return bool((self.mark[dst] == order).all())
+
+    def both(self, copied: Array, added: Array) -> bool:
+        """Whether a place is copied into and added to."""
+        self.mark[copied], self.mark[added] = 0, 1
+        return bool(self.mark[copied].any())
+
+    @cached_property
+    def mark(self) -> Array:
+        return np.zeros(self.places.size, dtype=np.int32)
 
     def reduce(self, m: Moves, dst: Array, data: Array, once: bool, entries: Any) -> None:
         known = self.flags[dst]
@@ -330,19 +374,23 @@ def _unused(places: Places, must: Array, steps: Steps) -> tuple[str, ...]:
     number = 0
     for m in steps(True):
         used = need[m.dst]
+        if m.chain:  # what a later move of it needs comes by the earlier ones
+            used = np.logical_or.accumulate(used[::-1])[::-1]
+            need[m.dst] = used
         if m.kind is not True:
             need[m.dst if m.kind is False else m.dst[~m.reduce]] = False
         if used.all():
-            need[m.src] = True
+            need[m.src[:1] if m.chain else m.src] = True
             continue
-        need[m.src[used]] = True
-        rows = np.flatnonzero(~np.logical_or.reduceat(used, m.ptr[:-1])).tolist()
+        need[m.src[:1][used[:1]] if m.chain else m.src[used]] = True
+        rows = np.flatnonzero(~np.logical_or.reduceat(used, m.ptr[:-1]))
         number += len(rows)
-        for row in rows[: 9 - len(texts)]:
+        if len(texts) < 9:
             t = m.transfers()
-            what = "what" if whole else f"chunk {t.dst_chunks[row]} that"
-            arrow = "=>" if t.reduce[row] else "->"
-            texts.append(f"nobody uses {what} step {m.step}, {t.src[row]} {arrow} {t.dst[row]} moves")
+            for row in (rows[::-1] if m.chain else rows)[: 9 - len(texts)].tolist():
+                what = "what" if whole else f"chunk {t.dst_chunks[row]} that"
+                arrow = "=>" if t.reduce[row] else "->"
+                texts.append(f"nobody uses {what} step {t.step[row]}, {t.src[row]} {arrow} {t.dst[row]} moves")
     if number > len(texts):
         texts.append(f"nobody uses {number - len(texts)} more transfers")
     return tuple(texts)

@@ -4,13 +4,13 @@ A transfer is ready when, for each chunk that it reads, the last copy into it by
 into it since that copy have ended. A reduction does not wait for other writes of its destination, and since receives
 are buffered a write does not wait for reads, unless ``zero_copy`` asks for it.
 
-Two forms: `infer` works on the transfers written out, `repeat_dependencies` on the rows of a repeat, where a dependency
-is (row, distance in iterations).
+`infer` works on the transfers written out. On the rows of a repeat a dependency is (row, distance in iterations), which
+the compiled engine uses (`collsim.engine.lowering.row_dependencies`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +19,9 @@ import numpy.typing as npt
 
 from collsim.errors import ScheduleError, did_you_mean
 from collsim.schedule.block import COLUMNS, whole
-from collsim.schedule.expand import Plan
-from collsim.schedule.model import INPUT, OUTPUT, SCRATCH, Edge, Schedule, Transfers
+from collsim.schedule.model import INPUT, SCRATCH, Edge, Schedule, Transfers
 
-__all__ = ["RowDependencies", "explicit_edges", "infer", "locations", "repeat_dependencies", "window"]
+__all__ = ["edge_columns", "explicit_edges", "infer", "locations", "window"]
 
 Array = npt.NDArray[Any]
 
@@ -160,134 +159,34 @@ def _infer_many(
     return np.concatenate([empty, *readers]), np.concatenate([empty, *preds])
 
 
-@dataclass(frozen=True, eq=False)
-class RowDependencies:
-    """Dependencies inside one repeat: iteration k of ``row`` waits for iteration ``k - distance`` of ``pred``.
+def edge_columns(schedule: Schedule) -> dict[str, Array]:
+    """Return the written edges as columns named like the attributes of `Edge`, and ``issued`` for ``at``."""
+    names = ("phase", "row", "pred_phase", "pred_row", "distance", "lag")
+    columns = {name: np.array([getattr(e, name) for e in schedule.edges], dtype=np.int64) for name in names}
+    columns["issued"] = np.array([e.at == "issued" for e in schedule.edges], dtype=np.bool_)
+    return columns
 
-    ``copied`` tells for each row whether a copy inside the repeat is among its predecessors, in which case the
-    iterations from its distance on read nothing from before the repeat.
+
+def explicit_edges(schedule: Schedule, edges: dict[str, Array] | None = None) -> tuple[Array, Array, Array, Array]:
+    """Written edges in terms of transfer numbers: (transfer, predecessor, issued, lag in ps).
+
+    ``edges`` are the `edge_columns` of some of them; all if not given.
     """
-
-    row: Array
-    pred: Array
-    distance: Array
-    copied: Array
-
-
-def repeat_dependencies(schedule: Schedule, index: int) -> RowDependencies | None:
-    """Dependencies of a phase as (row, distance), or None where it has to be written out.
-
-    For a reader and a writer of equal shift and window it is the d with ``d * shift = o_w - o_r (mod window)``. None is
-    returned where shifts or windows of such a pair differ, chunk sets overlap in part, or a row visits a chunk twice.
-
-    Examples
-    --------
-    In ring reduce_scatter each row reads what its left neighbour's row wrote one iteration ago:
-
-    >>> from collsim.algorithms import ring_reduce_scatter
-    >>> d = repeat_dependencies(ring_reduce_scatter(4), 0)
-    >>> d.row.tolist(), d.pred.tolist(), d.distance.tolist()
-    ([0, 1, 2, 3], [3, 0, 1, 2], [1, 1, 1, 1])
-    """
-    phase = schedule.phases[index]
-    block, times = phase.block, phase.times
-    rows = len(block)
-    shift = np.broadcast_to(np.asarray(phase.shift, np.int64), (rows,))
-    width = np.broadcast_to(np.where(np.asarray(phase.window) == 0, schedule.chunks, phase.window), (rows,))
-    period = width // np.gcd(shift, width)
-    if (times > period).any() or block.lists is not None:
-        return None  # a row visits a chunk twice, or an irregular set
-    plan = Plan(phase, schedule.chunks)
-    reads, writes = (_sets(schedule, block, plan, side) for side in ("src", "dst"))
-    writers: dict[int, dict[tuple[int, int], list[int]]] = {}  # memory -> window -> rows
-    for row, (memory, frame, _) in enumerate(writes):
-        writers.setdefault(memory, {}).setdefault(frame, []).append(row)
-    out: list[tuple[int, int, int]] = []
-    copied = np.zeros(rows, dtype=bool)
-    step, reduce, shifts = block.step.tolist(), block.reduce.tolist(), shift.tolist()
-    for row, (memory, frame, chunks) in enumerate(reads):
-        found: list[tuple[int, int, int, int]] = []  # distance, -step, -row: latest first; and the row
-        for other, candidates in writers.get(memory, {}).items():
-            if other != frame:
-                if other[0] < frame[1] and frame[0] < other[1]:
-                    return None  # windows that overlap in part
-                continue
-            for writer in candidates:
-                if shifts[writer] != shifts[row]:
-                    return None
-                distance = _distance(chunks, writes[writer][2], shifts[row], frame[1] - frame[0], times)
-                if distance is None:
-                    return None
-                if distance > 0 or (distance == 0 and step[writer] < step[row]):
-                    found.append((distance, -step[writer], -writer, writer))
-        for distance, _, _, writer in sorted(found):
-            out.append((row, writer, distance))
-            if not reduce[writer]:
-                copied[row] = True
-                break
-    columns = np.array(sorted(out), dtype=np.int64).reshape(-1, 3)
-    return RowDependencies(columns[:, 0], columns[:, 1], columns[:, 2], copied)
-
-
-def _sets(schedule: Schedule, block: Any, plan: Plan, side: str) -> list[tuple[int, tuple[int, int], frozenset[int]]]:
-    """For each row: (memory it is in, first and last + 1 of its window, positions of its chunks inside the window)."""
-    buffer = getattr(block, side + "_buffer").astype(np.int64)
-    if schedule.in_place:
-        buffer = np.where(buffer == INPUT, OUTPUT, buffer)
-    memory = (getattr(block, side).astype(np.int64) * 3 + buffer).tolist()
-    base, rel = (plan.src_base, plan.src_rel) if side == "src" else (plan.dst_base, plan.dst_rel)
-    width = np.broadcast_to(plan.window, base.shape)
-    positions, ptr, start, width = (rel % width).tolist(), plan.ptr.tolist(), base.tolist(), width.tolist()
-    return [
-        (memory[i], (start[ptr[i]], start[ptr[i]] + width[ptr[i]]), frozenset(positions[ptr[i] : ptr[i + 1]]))
-        for i in range(len(block))
-    ]
-
-
-def _distance(mine: frozenset[int], theirs: frozenset[int], shift: int, width: int, times: int) -> int | None:
-    """Return the d in 0..times-1 with mine = theirs - d * shift (mod width); -1 if they never meet, None if in part."""
-    if times == 1:
-        return 0 if mine == theirs else (None if mine & theirs else -1)
-    g = int(np.gcd(shift, width))
-    period, inverse = width // g, pow(shift // g, -1, width // g) if width > g else 0
-    best = -1
-    for a in mine:
-        for b in theirs:
-            if (b - a) % g:
-                continue
-            d = (b - a) // g * inverse % period
-            if d >= times or d == best:
-                continue
-            if best >= 0 or frozenset((c - d * shift) % width for c in theirs) != mine:
-                return None
-            best = d
-    return best
-
-
-def explicit_edges(schedule: Schedule) -> tuple[Array, Array, Array, Array]:
-    """Written edges in terms of transfer numbers: (transfer, predecessor, issued, lag in ps)."""
-    parts: list[tuple[Array, Array, Array, Array]] = []
-    first = np.concatenate(([0], np.cumsum([phase.transfers for phase in schedule.phases]))).astype(np.int64)
-    for e in schedule.edges:
-        phase, pred = schedule.phases[e.phase], schedule.phases[e.pred_phase]
-        back = sum(schedule.phases[p].times for p in range(e.pred_phase, e.phase))
-        k = np.arange(phase.times, dtype=np.int64)
-        q = k - e.distance + back
-        fits = (q >= 0) & (q < pred.times)
-        k, q = k[fits], q[fits]
-        parts.append(
-            (
-                first[e.phase] + k * len(phase.block) + e.row,
-                first[e.pred_phase] + q * len(pred.block) + e.pred_row,
-                np.full(len(k), e.at == "issued"),
-                np.full(len(k), e.lag, dtype=np.int64),
-            )
-        )
-    if not parts:
-        empty = np.zeros(0, dtype=np.int64)
-        return empty, empty, np.zeros(0, dtype=bool), empty
-    transfer, pred_, issued, lag = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return transfer, pred_, issued, lag
+    edges = edge_columns(schedule) if edges is None else edges
+    times = np.array([phase.times for phase in schedule.phases], dtype=np.int64)
+    rows = np.array([len(phase.block) for phase in schedule.phases], dtype=np.int64)
+    first = np.concatenate(([0], np.cumsum(times * rows)))
+    begun = np.concatenate(([0], np.cumsum(times)))  # iterations of all phases before
+    phase, pred_phase = edges["phase"], edges["pred_phase"]
+    # iteration k of the one waits for iteration k - late of the other
+    late = edges["distance"] - begun[phase] + begun[pred_phase]
+    low, high = np.maximum(late, 0), np.minimum(times[phase], times[pred_phase] + late)
+    counts = np.maximum(high - low, 0)
+    edge = np.repeat(np.arange(len(phase)), counts)
+    k = np.arange(len(edge)) - np.repeat(np.cumsum(counts) - counts - low, counts)
+    transfer = first[phase[edge]] + k * rows[phase[edge]] + edges["row"][edge]
+    pred = first[pred_phase[edge]] + (k - late[edge]) * rows[pred_phase[edge]] + edges["pred_row"][edge]
+    return transfer, pred, edges["issued"][edge], edges["lag"][edge]
 
 
 def window(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from collsim.schedule.model import Repeat, Schedule, Transfers
 
-__all__ = ["Part", "Plan", "expand", "iter_parts", "iter_steps", "rows_of", "select", "steps_of"]
+__all__ = ["Part", "Plan", "expand", "inverses", "iter_parts", "iter_steps", "rows_of", "select", "steps_of"]
 
 Array = npt.NDArray[Any]
 
@@ -159,6 +159,20 @@ def rows_of(transfers: Transfers, lo: int, hi: int) -> Transfers:
     return Transfers(ptr=transfers.ptr[lo : hi + 1] - transfers.ptr[lo], **columns, **chunks)
 
 
+def inverses(numbers: Array, moduli: Array) -> Array:
+    """Return the inverse of each number modulo another that it has no divisor in common with; all are below 2^31.
+
+    Examples
+    --------
+    >>> inverses(np.array([3, 3, 0]), np.array([7, 10, 1])).tolist()
+    [5, 7, 0]
+    """
+    # each distinct one is found once; one number sorts faster than a pair
+    keys, index = np.unique((numbers << 32) + moduli, return_inverse=True)
+    pairs = zip((keys >> 32).tolist(), (keys & (2**32 - 1)).tolist(), strict=True)
+    return np.array([pow(a, -1, m) if m > 1 else 0 for a, m in pairs], dtype=np.int64)[index]
+
+
 def select(schedule: Schedule, chunks: Array) -> Transfers:
     """Return the transfers that move some chunks, without writing out the rest.
 
@@ -193,10 +207,7 @@ def _visits(phase: Repeat, plan: Plan, chunks: Array) -> tuple[Array, Array, Arr
     width, shift = plan.window, plan.shift % plan.window
     g = np.gcd(shift, width)
     period = width // g
-    # the inverse of each distinct shift, found once; both numbers are below 2^31, one number sorts faster than a pair
-    keys, index = np.unique((shift // g << 32) + period, return_inverse=True)
-    pairs = zip((keys >> 32).tolist(), (keys & (2**32 - 1)).tolist(), strict=True)
-    inverse = np.array([pow(a, -1, m) if m > 1 else 0 for a, m in pairs], dtype=np.int64)[index]
+    inverse = inverses(shift // g, period)
     for chunk in chunks.tolist():
         difference = chunk - plan.src_base - plan.src_rel
         in_window = (plan.src_base <= chunk) & (chunk < plan.src_base + width) & (difference % g == 0)

@@ -104,20 +104,21 @@ def _validate_phase(schedule: Schedule, number: int, phase: Repeat) -> None:
         refuse((buffer < 0) | (buffer >= len(BUFFERS)), f"{side}_buffer: expected 0, 1 or 2")
         if schedule.places:
             refuse((end >= schedule.ranks) & (buffer != SCRATCH), f"{side}: a switch has a scratch buffer only")
-        rows = np.arange(len(block))
+        moves = (np.asarray(phase.shift != 0) & (phase.times > 1)) | (block.count > 1)
+        window = np.asarray(phase.window)
+        rows = None
         if block.lists is not None:  # one entry for each chunk that is listed
-            lengths = np.diff(block.lists.offsets)
-            listed = np.repeat(rows, lengths)
-            rows = np.concatenate([rows, listed])
-            chunk, buffer = np.concatenate([chunk, getattr(block.lists, side)]), buffer[rows]
-        size = np.where(buffer == SCRATCH, schedule.scratch, schedule.chunks)
+            rows = np.arange(len(block))
+            rows = np.concatenate([rows, np.repeat(rows, np.diff(block.lists.offsets))])
+            chunk, buffer, moves = np.concatenate([chunk, getattr(block.lists, side)]), buffer[rows], moves[rows]
+            window = window[rows] if window.ndim else window
+        size = np.where(buffer == SCRATCH, np.int32(schedule.scratch), np.int32(schedule.chunks))
         refuse((chunk < 0) | (chunk >= size), f"{side}_chunk: beyond the chunks of its buffer", rows)
-        window = np.broadcast_to(np.asarray(phase.window), (len(block),))[rows]
-        refuse(window < 0, "window: expected at least 1, or 0 for all chunks", rows)
-        window = np.where(window == 0, schedule.chunks, window).astype(np.int64)
-        moves = (np.broadcast_to(np.asarray(phase.shift) != 0, (len(block),)) & (phase.times > 1)) | (block.count > 1)
-        beyond = (chunk // window + 1) * window > size
-        refuse(moves[rows] & beyond, f"{side}_chunk: its window reaches beyond its buffer; give a smaller window", rows)
+        refuse(np.broadcast_to(window < 0, chunk.shape), "window: expected at least 1, or 0 for all chunks", rows)
+        if moves.any():
+            window = np.where(window == 0, schedule.chunks, window).astype(np.int64)
+            beyond = moves & ((chunk // window + 1) * window > size)
+            refuse(beyond, f"{side}_chunk: its window reaches beyond its buffer; give a smaller window", rows)
     refuse(block.count < 1, "count: expected at least 1")
     refuse(_repeats_a_chunk(schedule, phase), "it writes one chunk twice; give each chunk of a message once")
     if not schedule.in_place:

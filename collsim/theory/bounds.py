@@ -219,9 +219,9 @@ def _injection(
 
 
 def _cut(collective: Collective, topology: Topology, limits: Limits, blocks: Array, size: int) -> tuple[int, str]:
-    best, where = 0, ""
+    best, worst = 0, None
     for cut in limits.cuts:
         volume = demand(collective, cut.inside, blocks, size)
         if volume and (time := least_time(volume, cut.offers)) > best:
-            best, where = time, cut.where
-    return best, f"cut: {where} ({limits.method})"
+            best, worst = time, cut
+    return best, f"cut: {'' if worst is None else worst.where} ({limits.method})"

@@ -13,15 +13,26 @@ chain and binomial tree; Sanders, Speck, Traff, "Two-tree algorithms for full ba
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from collsim.collective import Collective
 from collsim.errors import InputError
-from collsim.theory import rings, trees
+from collsim.theory import all_to_all, butterflies, hierarchical, rings, rooted, trees
 from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms, whole
 
 __all__ = ["closed_form", "has_form"]
 
 _GATHERING = ("all_reduce", "reduce_scatter", "all_gather")
 _ROOTED = ("broadcast", "reduce")
+
+FORMS: dict[tuple[str, str], Callable[..., tuple[Terms, str, str] | None]] = {
+    **butterflies.FORMS,
+    **all_to_all.FORMS,
+    **rooted.FORMS,
+    **{(op, name): form for name, form in hierarchical.FORMS.items() for op in _GATHERING},
+}
+"""Forms that work their messages out themselves, by operation and algorithm; those of rings and trees stand below."""
 
 
 def closed_form(
@@ -40,14 +51,16 @@ def closed_form(
     channels: int = 1,
     slices: int = 1,
     k: int = 2,
-    **_: object,
+    equal: bool | None = None,
+    algorithm_ports: Any = None,
+    **parameters: Any,
 ) -> Prediction | None:
     """Return the time that a formula gives for an algorithm.
 
     Parameters
     ----------
     algorithm
-        ``"ring"``, ``"bidirectional_ring"``, ``"binomial_tree"``, ``"kary_tree"`` or ``"double_binary_tree"``.
+        Its name, for instance ``"ring"``; see `has_form`.
     collective
         The operation and its ranks. The time does not depend on the root.
     size
@@ -68,8 +81,12 @@ def closed_form(
         How often a message pays ``m beta``: 2 where a switch stores it before it forwards it.
     element_size
         Bytes of an element; chunks hold whole elements.
-    channels, slices, k
+    channels, slices, k, parameters
         Parameters of the algorithm, where it has them; any others are ignored.
+    equal
+        Whether the schedule cuts this size into equal chunks; a form assumes that, and rings and trees know it.
+    algorithm_ports
+        The algorithm's own parameter ``ports``, where it has one.
 
     Returns
     -------
@@ -98,11 +115,25 @@ def closed_form(
     counts = (("channels", channels), ("slices", slices), ("k", k))
     channels, slices, k = (whole(name, count, least=1, unit="") for name, count in counts)
     op, ranks = collective.operation, collective.ranks
-    cut = _cut(algorithm, op, ranks, channels, slices)
-    if cut is None:
+    form, cut = FORMS.get((op, algorithm)), _cut(algorithm, op, ranks, channels, slices)
+    if form is None and cut is None:
         return None
     if ranks == 1:
         return Prediction.of(ZERO, "0 (one rank)")
+    if cut is None:
+        assert form is not None
+
+        def costs_of(message: float) -> Costs:
+            return Costs(alpha, message * beta, message * gamma, overhead, stores, ports)
+
+        options = {**parameters, "channels": channels, "slices": slices, "k": k}
+        if algorithm_ports is not None:
+            options["ports"] = algorithm_ports
+        found = form(op, ranks, costs_of, float(size), synchronous=synchronous, **options)
+        if found is None:
+            return None
+        uneven = f"{size // element_size} elements are not cut into equal chunks"
+        return Prediction.of(*found).but(uneven) if equal is False else Prediction.of(*found)
     pieces, cut_text = cut
     message = size / pieces
     costs = Costs(alpha, message * beta, message * gamma, overhead, stores, ports)
@@ -129,10 +160,10 @@ def has_form(algorithm: str, operation: str) -> bool:
 
     Examples
     --------
-    >>> has_form("ring", "all_reduce"), has_form("ring", "all_to_all")
-    (True, False)
+    >>> has_form("ring", "all_reduce"), has_form("bruck", "all_to_all"), has_form("ring", "all_to_all")
+    (True, True, False)
     """
-    return _cut(algorithm, operation, 2, 1, 1) is not None
+    return (operation, algorithm) in FORMS or _cut(algorithm, operation, 2, 1, 1) is not None
 
 
 def _cut(algorithm: str, op: str, ranks: int, channels: int, slices: int) -> tuple[int, str] | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from collsim.topology import Topology
 
-__all__ = ["Network", "candidate_cuts", "classes", "greatest_ratio", "least_cut", "leaving"]
+__all__ = ["Network", "classes", "greatest_ratio", "least_cut", "leaving"]
 
 Array = npt.NDArray[Any]
 
@@ -182,100 +182,3 @@ def classes(topology: Topology, special: Iterable[int] = ()) -> Array:
         if len(names) == count:
             return np.array(colour)
         count = len(names)
-
-
-def candidate_cuts(topology: Topology, limit: int = 4096) -> dict[str, Array]:
-    """Return sets of nodes that are likely to be bottlenecks, by name: modules, islands of fast links, subtrees.
-
-    Parameters
-    ----------
-    topology
-        The machine.
-    limit
-        At most so many sets.
-
-    Examples
-    --------
-    >>> import collsim.topology
-    >>> topology = collsim.topology.line(4, bandwidth="1GB/s", latency="1us")
-    >>> {name: inside.tolist() for name, inside in candidate_cuts(topology).items()}
-    {'the first 2 ranks': [True, True, False, False]}
-    """
-    found: dict[bytes, tuple[str, Array]] = {}
-    ranks = np.zeros(topology.n_nodes, dtype=bool)
-    ranks[topology.rank_nodes] = True
-
-    def add(name: str, inside: Array) -> None:
-        held = int(inside[ranks].sum())
-        if 1 < held < topology.n_ranks and len(found) < limit:
-            found.setdefault(inside.tobytes(), (name, inside))
-
-    for module, members in _modules(topology).items():
-        add(module, _mask(topology, members))
-    rates = np.unique(topology.link_bandwidth)
-    for rate in rates[1:].tolist():
-        for joined in _islands(topology, topology.link_bandwidth >= rate):
-            add("", _mask(topology, joined))
-    for switch, below in _subtrees(topology, ranks):
-        add(f"the ranks below {topology.nodes[switch]}", _mask(topology, below))
-    if ranks.all() and topology.n_ranks > 2:
-        half = topology.n_ranks // 2
-        add(f"the first {half} ranks", _mask(topology, topology.rank_nodes[:half].tolist()))
-    return {name or f"island {i}": inside for i, (name, inside) in enumerate(found.values())}
-
-
-def _mask(topology: Topology, members: Iterable[int]) -> Array:
-    inside = np.zeros(topology.n_nodes, dtype=bool)
-    inside[list(members)] = True
-    return inside
-
-
-def _modules(topology: Topology) -> dict[str, list[int]]:
-    """Nodes by what stands before the last dot of their name: node[3].gpu[0] is of node[3]."""
-    modules: dict[str, list[int]] = defaultdict(list)
-    for index, name in enumerate(topology.nodes):
-        prefix, dot, _ = name.rpartition(".")
-        if dot:
-            modules[prefix].append(index)
-    return modules
-
-
-def _islands(topology: Topology, links: Array) -> list[list[int]]:
-    """Return the sets of nodes that are joined by the given links, direction aside."""
-    parent = list(range(topology.n_nodes))
-
-    def root(node: int) -> int:
-        while parent[node] != node:
-            parent[node] = parent[parent[node]]
-            node = parent[node]
-        return node
-
-    for src, dst in zip(topology.link_src[links].tolist(), topology.link_dst[links].tolist(), strict=True):
-        parent[root(src)] = root(dst)
-    islands: dict[int, list[int]] = defaultdict(list)
-    for node in range(topology.n_nodes):
-        islands[root(node)].append(node)
-    return list(islands.values())
-
-
-def _subtrees(topology: Topology, ranks: Array) -> Iterable[tuple[int, set[int]]]:
-    """Yield each node that is no rank with all that lies below it: nearer to the ranks, link by link."""
-    level = np.where(ranks, 0, topology.n_nodes)
-    src, dst = topology.link_src, topology.link_dst
-    while True:
-        lower = level.copy()
-        np.minimum.at(lower, src, level[dst] + 1)
-        if np.array_equal(lower, level):
-            break
-        level = lower
-    below: dict[int, set[int]] = {}
-    downs: dict[int, set[int]] = defaultdict(set)
-    for a, b in zip(src.tolist(), dst.tolist(), strict=True):
-        if level[b] < level[a]:
-            downs[a].add(b)
-    if sum(map(len, downs.values())) * int(level.max(initial=0)) > 2_000_000:
-        return
-    for node in np.argsort(level, kind="stable").tolist():
-        below[node] = {node}.union(*(below[child] for child in downs[node]))
-        if not ranks[node]:
-            yield node, below[node]

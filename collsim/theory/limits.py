@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collsim.collective import Collective
-from collsim.theory.cuts import Network, candidate_cuts, classes, greatest_ratio, least_cut, leaving
+from collsim.theory.candidates import Sets, candidate_sets, capacities
+from collsim.theory.cuts import Network, classes, greatest_ratio, least_cut, leaving
 from collsim.theory.paths import UNREACHED, least_latencies, rows_in_budget
 from collsim.units import format_bandwidth
 
@@ -33,8 +35,8 @@ class Cut:
 
     Attributes
     ----------
-    where
-        In words, with direction and links: ``into gpu3 over 1 link of 50GB/s``.
+    topology, nodes, links
+        The machine, by node whether it is in the set, and the links that are of use.
     inside
         By rank, whether it is in the set.
     offers
@@ -43,9 +45,16 @@ class Cut:
         can carry data.
     """
 
-    where: str
+    topology: Topology
+    nodes: Array
+    links: Array
     inside: Array
     offers: Offers
+
+    @cached_property
+    def where(self) -> str:
+        """What it is in words, with direction and links: ``into gpu3 over 1 link of 50GB/s``."""
+        return _where(self.topology, self.nodes, self.links)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,22 +174,23 @@ def _search(collective: Collective, topology: Topology, *, fluid: bool) -> Limit
         np.add.at(rate, ends[useful], topology.link_bandwidth[useful])
         np.minimum.at(first, ends, offered)
         rates += [rate[ranks], first[ranks]]
-    cuts, method = _candidates(collective, topology, ranks, rates[0], rates[2])
+    sets = _candidates(collective, topology, ranks, rates[0], rates[2])
+    found: list[Array] = []
+    method = f"best of {2 * len(sets)} cuts that were tried"
     # without a path between two ranks there is no time to bound, and no flow
     connected = bool((latencies < UNREACHED).all())
-    if cuts and connected and collective.ranks <= _FLOW_RANKS and 2 * topology.n_links <= _FLOW_WORK:
-        found, flow_method = _by_flow(collective, topology, ranks, cuts)
-        if found:
-            cuts, method = found + cuts, flow_method
-    cuts = _worst(collective, topology, ranks, cuts)
+    if len(sets) and connected and collective.ranks <= _FLOW_RANKS and 2 * topology.n_links <= _FLOW_WORK:
+        start = [sets.inside(number) for number in range(len(sets))]
+        found, flow_method = _by_flow(collective, topology, ranks, start + [~inside for inside in start])
+        method = flow_method if found else method
     kept = []
-    for inside in cuts:
+    for inside in _worst(collective, topology, ranks, found, sets):
         links = leaving(topology, inside)
         links = links[offered[links] < UNREACHED]
         offers: dict[int, int] = {}
         for time, rate in zip(offered[links].tolist(), topology.link_bandwidth[links].tolist(), strict=True):
             offers[time] = offers.get(time, 0) + rate
-        kept.append(Cut(_where(topology, inside, links), inside[ranks], tuple(sorted(offers.items()))))
+        kept.append(Cut(topology, inside, links, inside[ranks], tuple(sorted(offers.items()))))
     return Limits(latencies, pair_sources, pair_sinks, rates[0], rates[2], rates[1], rates[3], tuple(kept), method)
 
 
@@ -230,9 +240,8 @@ def _latencies(collective: Collective, topology: Topology, ranks: Array) -> tupl
         ways[root] = 0
         return ways, everyone, np.full(count, root)
     nearest = rows(np.array([0]))[0]
-    hops = _hops(topology, ranks[0])
     chosen = everyone
-    if count > (limit := rows_in_budget(topology, hops)):
+    if count > (limit := rows_in_budget(topology, int(ranks[0]))):
         chosen = np.unique(np.append(np.linspace(0, count - 1, limit).astype(np.int64), nearest.argmax()))
     ways = rows(chosen)
     if op == "send_recv":
@@ -241,43 +250,65 @@ def _latencies(collective: Collective, topology: Topology, ranks: Array) -> tupl
     return ways.ravel(), np.repeat(chosen, count), np.tile(everyone, len(chosen))
 
 
-def _hops(topology: Topology, node: int) -> int:
-    """Levels of a breadth-first search from a node."""
-    seen = np.zeros(topology.n_nodes, dtype=bool)
-    seen[node] = True
-    hops = 0
-    while True:
-        reached = topology.link_dst[seen[topology.link_src]]
-        new = reached[~seen[reached]]
-        if not len(new):
-            return hops
-        seen[new] = True
-        hops += 1
-
-
-def _candidates(
-    collective: Collective, topology: Topology, ranks: Array, out_rate: Array, in_rate: Array
-) -> tuple[list[Array], str]:
-    """Return sets of nodes that are worth a try, with their complements, and how many they are in words."""
+def _candidates(collective: Collective, topology: Topology, ranks: Array, out_rate: Array, in_rate: Array) -> Sets:
+    """Return sets of nodes that are worth a try; so are those that they leave out."""
     if collective.ranks == 1 or collective.operation == "barrier":
-        return [], ""
-    cuts = list(candidate_cuts(topology).values())
-    for rank in {int(out_rate.argmin()), int(in_rate.argmin()), collective.root}:
-        alone = np.zeros(topology.n_nodes, dtype=bool)
-        alone[ranks[rank]] = True
-        cuts.append(alone)
-    cuts += [~inside for inside in cuts]
-    return cuts, f"best of {len(cuts)} cuts that were tried"
+        return Sets(topology.n_nodes, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    alone = ranks[list({int(out_rate.argmin()), int(in_rate.argmin()), collective.root})]
+    return candidate_sets(topology) + Sets(topology.n_nodes, np.arange(len(alone) + 1), alone)
 
 
-def _worst(collective: Collective, topology: Topology, ranks: Array, cuts: list[Array]) -> list[Array]:
-    """Return the cuts of the greatest volume over capacity, the worst first."""
-    ones = np.full(collective.ranks, collective.ranks, dtype=np.int64)
-    volumes = np.array([demand(collective, inside[ranks], ones, collective.ranks**2) for inside in cuts])
-    rates = np.array([int(topology.link_bandwidth[leaving(topology, inside)].sum()) for inside in cuts])
-    worth = np.divide(volumes, rates, out=np.zeros(len(cuts)), where=rates > 0)
-    worst = np.argsort(-worth, kind="stable")
-    return [cuts[i] for i in worst[:_KEPT] if volumes[i]]
+def _worst(collective: Collective, topology: Topology, ranks: Array, found: list[Array], sets: Sets) -> list[Array]:
+    """Return the cuts of the greatest volume over capacity, the worst first: of those found, the sets and the rest."""
+    count = collective.ranks
+    ones = np.full(count, count, dtype=np.int64)
+    volumes = [np.array([demand(collective, inside[ranks], ones, count**2) for inside in found], dtype=np.int64)]
+    rates = [
+        np.array([int(topology.link_bandwidth[leaving(topology, inside)].sum()) for inside in found], dtype=np.int64)
+    ]
+    for turned, rate in enumerate(capacities(topology, sets)):
+        volumes.append(_demands(collective, topology, ranks, sets, outside=bool(turned)))
+        rates.append(rate)
+    volume, rate = np.concatenate(volumes), np.concatenate(rates)
+    worth = np.divide(volume, rate, out=np.zeros(len(rate)), where=rate > 0)
+    worst = np.argsort(-worth, kind="stable")[:_KEPT]
+    cuts = []
+    for i in worst[volume[worst] > 0].tolist():
+        if i < len(found):
+            cuts.append(found[i])
+        else:
+            turned, number = divmod(i - len(found), len(sets))
+            cuts.append(~sets.inside(number) if turned else sets.inside(number))
+    return cuts
+
+
+def _demands(collective: Collective, topology: Topology, ranks: Array, sets: Sets, *, outside: bool) -> Array:
+    """Return the `demand` of each set, or of the nodes that it leaves out, with blocks of as many bytes as ranks."""
+    op, count = collective.operation, collective.ranks
+    takes_part = np.zeros(topology.n_nodes, dtype=bool)
+    takes_part[ranks] = True
+    root = np.arange(topology.n_nodes) == ranks[collective.root]
+    within, has_root = sets.count(takes_part), sets.count(root) > 0
+    if outside:
+        within, has_root = count - within, ~has_root
+    if op == "send_recv":
+        rank = topology.rank_of_node[sets.members]
+        own = np.flatnonzero((rank >= 0) & (rank < count))
+        owner = sets.owners()[own]
+        leaves = ~sets.have(owner, ranks[(rank[own] + 1) % count])
+        volume = np.bincount(owner[leaves], minlength=len(sets)) * count**2  # as many come back round
+    else:
+        volume = {
+            "all_gather": within * count,
+            "reduce_scatter": (count - within) * count,
+            "all_reduce": np.full(len(sets), count**2),
+            "broadcast": has_root * count**2,
+            "reduce": ~has_root * count**2,
+            "gather": ~has_root * within * count,
+            "scatter": has_root * (count - within) * count,
+            "all_to_all": count * within * (count - within),
+        }.get(op, np.zeros(len(sets), dtype=np.int64))
+    return np.asarray(np.where((within > 0) & (within < count), volume, 0))
 
 
 def _by_flow(collective: Collective, topology: Topology, ranks: Array, start: list[Array]) -> tuple[list[Array], str]:
@@ -334,10 +365,10 @@ def _where(topology: Topology, inside: Array, links: Array) -> str:
 def _named(topology: Topology, group: Array) -> str:
     names = [topology.ranks[rank] for rank in group.tolist()]
     prefixes = {name.rpartition(".")[0] for name in names}
-    prefix: str = prefixes.pop()
-    whole = [name for name in topology.ranks if name.startswith(prefix + ".")]
-    if len(names) > 1 and not prefixes and len(whole) == len(names):
-        return prefix
+    if len(names) > 1 and len(prefixes) == 1:
+        prefix: str = prefixes.pop()
+        if len(names) == sum(name.startswith(prefix + ".") for name in topology.ranks):
+            return prefix
     if len(names) <= 4:
         return ", ".join(names)
     return f"{names[0]}, {names[1]} and {len(names) - 2} more"

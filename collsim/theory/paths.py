@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,8 @@ UNREACHED = 2**61
 """Picoseconds, for nodes that no path reaches."""
 
 _WORK = 20_000_000
+_ROUNDS = 128
+"""Times that all links are gone through, before paths are searched node by node."""
 
 
 def least_latencies(topology: Topology, start: Array, *, backwards: bool = False) -> Array:
@@ -62,15 +65,50 @@ def least_latencies(topology: Topology, start: Array, *, backwards: bool = False
     src, dst, cost = src[order], dst[order], cost[order]
     ends, first = np.unique(dst, return_index=True)
     times = np.array(start, dtype=np.int64)
-    while len(ends):
+    if not len(ends):
+        return np.minimum(times, UNREACHED)
+    for _ in range(_ROUNDS):
         reached = np.minimum.reduceat(times[:, src] + cost, first, axis=1)
         nearer = np.minimum(times[:, ends], reached)
         if np.array_equal(nearer, times[:, ends]):
             break
         times[:, ends] = nearer
+    else:
+        for row in times:
+            _go_on(row, src, dst, cost)
     return np.minimum(times, UNREACHED)
 
 
-def rows_in_budget(topology: Topology, hops: int) -> int:
-    """Return how many rows `least_latencies` can do in well under a second on paths of so many hops."""
-    return max(4, _WORK // max(1, topology.n_links * (hops + 1)))
+def _go_on(times: Array, src: Array, dst: Array, cost: Array) -> None:
+    """Bring times that are too late down to the least, node after node (Dijkstra): for machines of long paths."""
+    order = np.argsort(src, kind="stable")
+    first = np.searchsorted(src[order], np.arange(len(times) + 1)).tolist()
+    ends, costs, best = dst[order].tolist(), cost[order].tolist(), times.tolist()
+    heap = [(time, node) for node, time in enumerate(best) if time < UNREACHED]
+    heapify(heap)
+    while heap:
+        time, node = heappop(heap)
+        if time > best[node]:
+            continue
+        for link in range(first[node], first[node + 1]):
+            then = time + costs[link]
+            if then < best[ends[link]]:
+                best[ends[link]] = then
+                heappush(heap, (then, ends[link]))
+    times[:] = best
+
+
+def rows_in_budget(topology: Topology, node: int) -> int:
+    """Return how many rows `least_latencies` can do in well under a second, by the hops from a node to the farthest."""
+    least = 4
+    seen = np.zeros(topology.n_nodes, dtype=bool)
+    seen[node] = True
+    hops = 0
+    while _WORK // max(1, topology.n_links * (hops + 1)) > least:
+        reached = topology.link_dst[seen[topology.link_src]]
+        new = reached[~seen[reached]]
+        if not len(new):
+            break
+        seen[new] = True
+        hops += 1
+    return max(least, _WORK // max(1, topology.n_links * (hops + 1)))

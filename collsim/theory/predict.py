@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,14 +12,33 @@ import numpy.typing as npt
 from collsim.collective import Collective
 from collsim.theory.closed_forms import closed_form, has_form
 from collsim.theory.costs import Prediction
+from collsim.topology.search import distinct, spread
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
 __all__ = ["predict"]
 
+Array = npt.NDArray[Any]
+
 _PICO = 1e-12
 _OPTIONS = ("channels", "slices", "k")
+_OWN = (
+    "algorithm",
+    "collective",
+    "algorithm_ports",
+    "ports",
+    "alpha",
+    "beta",
+    "gamma",
+    "overhead",
+    "stores",
+    "size",
+    "synchronous",
+    "element_size",
+    "equal",
+)
+"""What the form takes itself: an algorithm's parameter of such a name means something else."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,7 @@ def predict(
     network: str = "cut_through",
     parameters: Mapping[str, Any] | None = None,
     element_size: int = 1,
+    equal: bool | None = None,
 ) -> Prediction | None:
     """Return the time that the closed form of an algorithm gives on a topology.
 
@@ -63,9 +82,11 @@ def predict(
     network
         Network model that the prediction is compared with.
     parameters
-        Parameters of the algorithm: the form knows ``channels``, ``slices`` and ``k``, and others are ignored.
+        Parameters of the algorithm; those that the form does not know are ignored.
     element_size
         Bytes of an element.
+    equal
+        Whether the schedule cuts this size into equal chunks, where that is known.
 
     Returns
     -------
@@ -83,14 +104,17 @@ def predict(
     >>> print(f"{p * 1e6:.1f} us = {p.formula}, holds: {p.holds}")
     6.0 us = (N-1) (alpha + m beta), m = S/N, holds: True
     """
-    options = {name: value for name, value in (parameters or {}).items() if name in _OPTIONS}
-    if not has_form(algorithm, collective.operation) or not all(map(_counts, options.values())):
+    given: dict[str, Any] = dict(parameters or {})
+    options = {name: value for name, value in given.items() if name not in _OWN}
+    counts = {name: value for name, value in options.items() if name in _OPTIONS}
+    if not has_form(algorithm, collective.operation) or not all(map(_counts, counts.values())):
         return None
-    options = {name: int(count) for name, count in options.items()}
+    options.update((name, int(count)) for name, count in counts.items())
     if "k" in options:  # no rank has more children than there are other ranks
         options["k"] = min(options["k"], max(1, collective.ranks - 1))
     if collective.ranks == 1 or (np.asarray(pairs[0]) == np.asarray(pairs[1])).all():
-        return closed_form(algorithm, collective, size, 0.0, 0.0, element_size=element_size, **options)
+        return closed_form(algorithm, collective, size, 0.0, 0.0, element_size=element_size, equal=equal, **options)
+    options["algorithm_ports"] = given.get("ports")
     routes = _routes(topology, pairs, network)
     gamma, reducers = _gamma(topology, collective)
     result = closed_form(
@@ -105,6 +129,7 @@ def predict(
         ports=routes.ports,
         stores=routes.stores,
         element_size=element_size,
+        equal=equal,
         **options,
     )
     if result is None:
@@ -135,7 +160,7 @@ def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) ->
     if len(columns) == 2:
         columns.append(np.zeros_like(columns[0]))
     width, depth = topology.n_ranks, int(columns[2].max()) + 1
-    codes = np.unique((columns[0] * width + columns[1]) * depth + columns[2])
+    codes = distinct((columns[0] * width + columns[1]) * depth + columns[2])
     wires = np.stack([codes // depth // width, codes // depth % width, codes % depth], axis=1)
     wires = wires[wires[:, 0] != wires[:, 1]]
     pointer, links = topology.routes(wires[:, 0], wires[:, 1], wires[:, 2])
@@ -156,8 +181,8 @@ def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) ->
     beta = float(slowest.max())
     ports, shared = ("none", []) if network == "alpha_beta" else _sharing(topology, wires, pointer, links)
     # one copy engine for each rank and channel, however many peers
-    several = Counter(zip(wires[:, 0].tolist(), wires[:, 2].tolist(), strict=True))
-    if ports == "each" and any(several[rank, c] > 1 for rank, _, c in wires[engine > 0].tolist()):
+    _, place, several = np.unique(wires[:, 0] * depth + wires[:, 2], return_inverse=True, return_counts=True)
+    if ports == "each" and (several[place] > 1)[engine > 0].any():
         shared.append("peers with links of their own share the copy engine of a rank")
     return _Routes(
         alpha=float(alpha.max()) * _PICO,
@@ -170,47 +195,65 @@ def _routes(topology: Topology, pairs: Sequence[npt.ArrayLike], network: str) ->
     )
 
 
-def _sharing(
-    topology: Topology, wires: npt.NDArray[Any], pointer: npt.NDArray[Any], links: npt.NDArray[Any]
-) -> tuple[str, list[str]]:
+def _sharing(topology: Topology, wires: Array, pointer: Array, links: Array) -> tuple[str, list[str]]:
     """Whether a rank has one port for all peers or one for each, and what else is shared."""
-    users: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    before: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    ways: dict[tuple[int, int], list[frozenset[int]]] = defaultdict(list)
-    for (src, dst, _), start, stop in zip(wires.tolist(), pointer[:-1].tolist(), pointer[1:].tolist(), strict=True):
-        route = links[start:stop].tolist()
-        ways[src, dst].append(frozenset(route))
-        passed = 0
-        for hop, link in enumerate(route):
-            users[link].add((src, dst))
-            before[link].add((hop, passed))
-            passed += int(topology.link_latency[link])
+    n, lengths = topology.n_ranks, np.diff(pointer)
+    row, (place, _) = np.repeat(np.arange(len(wires)), lengths), spread(np.zeros_like(lengths), lengths)
+    ends = wires[:, 0] * n + wires[:, 1]  # in order: the channels of a pair follow each other
+    new = np.append(True, ends[1:] != ends[:-1])
+    pairs = ends[new]
+    # each pair once for each link that it uses, by link; where a link comes first on the way of all
+    users, first = np.unique(links * len(pairs) + (np.cumsum(new) - 1)[row], return_index=True)
+    link, pair = np.divmod(users, len(pairs))
+    begin = np.flatnonzero(np.append(True, link[1:] != link[:-1]))
+    group = np.diff(np.append(begin, len(link)))
+    first = np.minimum.reduceat(first, begin)
+    users_of = [end[pair] for end in np.divmod(pairs, n)]  # by source, by destination
+    alone = [np.minimum.reduceat(end, begin) == np.maximum.reduceat(end, begin) for end in users_of]
     why = []
-    for link, group in users.items():
-        if len({src for src, _ in group}) > 1 and len({dst for _, dst in group}) > 1:
-            why.append(f"link {topology.link_name(link)} is shared by {len(group)} pairs that talk")
-            break
-    if any(len(set(lanes)) > 1 for lanes in ways.values()):
+    mixed = np.flatnonzero(~alone[0] & ~alone[1])
+    if len(mixed):
+        worst = mixed[first[mixed].argmin()]
+        name = topology.link_name(int(link[begin[worst]]))
+        why.append(f"link {name} is shared by {group[worst]} pairs that talk")
+    if _lanes_differ(np.flatnonzero(~new), pointer, links[np.lexsort((links, row))]):
         why.append("channels of one pair take different links")
     # how many of a rank's pairs cross one link that no other rank uses: its port, if it is all of them
-    together: Counter[tuple[int, int]] = Counter()
-    in_step: Counter[tuple[int, int]] = Counter()  # of those, the pairs whose way to that link is alike
-    for link, group in users.items():
-        for side in (0, 1):
-            ends = {pair[side] for pair in group}
-            if len(ends) == 1:
-                port = (side, ends.pop())
-                together[port] = max(together[port], len(group))
-                if len(before[link]) == 1:
-                    in_step[port] = max(in_step[port], len(group))
-    peers = {(side, end): n for side in (0, 1) for end, n in Counter(pair[side] for pair in ways).items() if n > 1}
-    if all(together[peer] <= 1 for peer in peers) and peers:
+    together, in_step = np.zeros((2, 2, n), dtype=np.int64)
+    steady = _steady(topology, place, pointer[row], links)  # of those, the pairs whose way to that link is alike
+    peers = np.stack([np.bincount(end, minlength=n) for end in np.divmod(pairs, n)])
+    for side in (0, 1):
+        for most, some in ((together, alone[side]), (in_step, alone[side] & steady)):
+            np.maximum.at(most[side], users_of[side][begin[some]], group[some])
+    several = peers > 1
+    if several.any() and (together[several] <= 1).all():
         return "each", why
-    if any(together[peer] < n for peer, n in peers.items()):
+    if (together < peers)[several].any():
         why.append("some messages of a rank share its port and others do not")
-    elif any(in_step[peer] < n for peer, n in peers.items()):
+    elif (in_step < peers)[several].any():
         why.append("messages of a rank reach the port that they share over ways of different length")
     return "one", why
+
+
+def _lanes_differ(rows: Array, pointer: Array, links: Array) -> bool:
+    """Whether one of the rows crosses other links than the row before it; the links of each row are sorted."""
+    lengths = np.diff(pointer)
+    before = lengths[rows - 1]
+    if (lengths[rows] != before).any():
+        return True
+    places, owner = spread(pointer[rows], before)
+    return bool((links[places] != links[places - before[owner]]).any())
+
+
+def _steady(topology: Topology, place: Array, start: Array, links: Array) -> Array:
+    """Whether all come to a link after as many hops and as much latency, for each link that is used, by number."""
+    passed = np.cumsum(topology.link_latency[links]) - topology.link_latency[links]
+    order = np.argsort(links, kind="stable")
+    link = links[order]
+    begin = np.flatnonzero(np.append(True, link[1:] != link[:-1]))
+    columns = (place[order], (passed - passed[start])[order])
+    same = [np.minimum.reduceat(column, begin) == np.maximum.reduceat(column, begin) for column in columns]
+    return np.asarray(same[0] & same[1])
 
 
 def _gamma(topology: Topology, collective: Collective) -> tuple[float, list[str]]:

@@ -185,11 +185,8 @@ class Topology:
             channel = operator.index(channel)
         except TypeError:
             raise TopologyError(f"channel: expected a whole number, got {_shown(channel)}") from None
-        key = ("route", src_rank, dst_rank, channel)
-        if (known := self.cache.get(key)) is None:
-            _, links = self.routes(np.array([src_rank]), np.array([dst_rank]), np.array([channel]))
-            known = self.cache[key] = tuple(links.tolist())
-        return known
+        _, links = self.routes(np.array([src_rank]), np.array([dst_rank]), np.array([channel]))
+        return tuple(links.tolist())
 
     def _rank(self, rank: int) -> int:
         try:

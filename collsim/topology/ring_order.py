@@ -9,7 +9,11 @@ this order:
    as wide as possible), within a budget, so that it always ends.
 
 Otherwise modules (the nodes of a cluster) come one after the other in the order of the file, each with such a cycle
-inside where it has one: GPUs of one node stay together. That is the identity for most files.
+inside where it has one: GPUs of one node stay together. Each is gone through forwards or backwards, whichever makes the
+ring the fewest hops long, and forwards where it makes no difference. So on rails (each GPU of a node on a leaf switch
+of its own) every other node is gone through backwards, and each hop between nodes stays on a rail; NCCL comes to the
+same by exchanging channels on every other node (``src/graph/connect.cc``: rings alternate so as not to cross rails).
+With an odd number of nodes the hop from the last to the first one crosses. It is the identity for most files.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.errors import TopologyError
 from collsim.topology.graph import Topology
+from collsim.topology.search import distinct
 
 __all__ = ["ring_order"]
 
@@ -33,6 +39,9 @@ BUDGET = 100_000
 THRESHOLDS = 12
 """Widths of bundles that are tried, from the widest down."""
 
+FAR = 2**62
+"""Hops that no ring has."""
+
 Widths = dict[int, dict[int, int]]
 """Bytes/s of the bundle of direct links from a rank to another."""
 
@@ -42,11 +51,13 @@ def ring_order(topology: Topology) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> from collsim.topology import mesh, switch
+    >>> from collsim.topology import mesh, rail_optimized, switch
     >>> ring_order(mesh((2, 3)))
     (0, 1, 2, 5, 4, 3)
     >>> ring_order(switch(4))
     (0, 1, 2, 3)
+    >>> ring_order(rail_optimized(2, 4))
+    (0, 1, 2, 3, 7, 6, 5, 4)
     """
     n = topology.n_ranks
     identity = tuple(range(n))
@@ -68,7 +79,7 @@ def ring_order(topology: Topology) -> tuple[int, ...]:
         budget = BUDGET // 2 // len(modules)
         inner = [_search(widths, module, budget) if len(module) > 2 else None for module in modules]
         modules = [order or module for order, module in zip(inner, modules, strict=True)]
-    return tuple(rank for module in modules for rank in module)
+    return tuple(rank for module in _turned(topology, modules) for rank in module)
 
 
 def _direct_widths(topology: Topology) -> Widths:
@@ -89,6 +100,58 @@ def _modules(topology: Topology) -> list[tuple[int, ...]]:
     for rank, name in enumerate(topology.ranks):
         modules.setdefault(name.rpartition(".")[0], []).append(rank)
     return [tuple(module) for module in modules.values()]
+
+
+def _turned(topology: Topology, modules: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the modules, those reversed that make the ring the shortest (of equally short ones, the last forwards)."""
+    if len(modules) < 2 or max(map(len, modules)) < 2:
+        return modules
+    first, last = (np.array([module[end] for module in modules]) for end in (0, -1))
+    try:
+        # from a module (forwards, backwards) to the next one (forwards, backwards)
+        between = np.stack([_hops(topology, a, np.roll(b, -1)) for a in (last, first) for b in (first, last)])
+        inside = _inside(topology, modules)
+    except TopologyError:  # no route
+        return modules
+    if (between == between[0]).all() and (inside == inside[0]).all():
+        return modules
+    hops = between.T.reshape(-1, 2, 2).tolist()
+    within = inside.T.tolist()
+    _, way = min(_ways(hops, within, start) for start in (0, 1))
+    return [module[::-1] if backwards else module for module, backwards in zip(modules, way, strict=True)]
+
+
+def _hops(topology: Topology, src: Array, dst: Array) -> Array:
+    return np.diff(topology.routes(src, dst)[0])
+
+
+def _inside(topology: Topology, modules: list[tuple[int, ...]]) -> Array:
+    """Return the hops inside each module, forwards and backwards; 0 for both where they are alike."""
+    n = topology.n_nodes
+    there = topology.link_src.astype(np.int64) * n + topology.link_dst
+    back = topology.link_dst.astype(np.int64) * n + topology.link_src
+    if not topology.given_routes and np.array_equal(distinct(there), distinct(back)):
+        return np.zeros((2, len(modules)), dtype=np.int64)
+    src = np.array([rank for module in modules for rank in module[:-1]])
+    dst = np.array([rank for module in modules for rank in module[1:]])
+    owner = np.repeat(np.arange(len(modules)), [len(module) - 1 for module in modules])
+    ways = (_hops(topology, src, dst), _hops(topology, dst, src))
+    return np.stack([np.bincount(owner, way, len(modules)).astype(np.int64) for way in ways])
+
+
+def _ways(between: list[list[list[int]]], inside: list[list[int]], start: int) -> tuple[int, list[int]]:
+    """Return the least hops of a ring whose first module is gone through as ``start`` says, and the way of each."""
+    best = [inside[0][way] if way == start else FAR for way in (0, 1)]
+    chosen: list[list[int]] = []  # by module after the first and its way: the best way of the module before
+    for step, own in zip(between, inside[1:], strict=False):
+        choices = [min((best[a] + step[a][b], a) for a in (0, 1)) for b in (0, 1)]
+        chosen.append([a for _, a in choices])
+        best = [choices[b][0] + own[b] for b in (0, 1)]
+    hops, way = min((best[a] + between[-1][a][start], a) for a in (0, 1))
+    ways = [way]
+    for choice in reversed(chosen):
+        ways.append(choice[ways[-1]])
+    return hops, ways[::-1]
 
 
 def _is_cycle(widths: Widths, order: Sequence[int]) -> bool:

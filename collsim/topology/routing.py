@@ -44,18 +44,25 @@ import numpy.typing as npt
 
 from collsim.errors import TopologyError
 from collsim.topology.graph import Topology
+from collsim.topology.hubs import Hubs, around, hubs_of
 from collsim.topology.search import STATES, Adjacency, Tight, adjacency, between, distances, spread, towards
 
 __all__ = ["find_routes"]
 
 Array = npt.NDArray[Any]
 
-WHOLE = 2**27
+WHOLE = 2**24
 """Up to so many nodes and links times destinations, every destination is searched from; beyond that only those that
 many sources ask for are, and single pairs from both ends."""
 
 MANY = 64
 """How many sources are many."""
+
+LOOKS = 256
+"""Nodes and links that the search for a single pair past hubs looks at, about."""
+
+BATCH = 2**12
+"""Pairs that are searched from both ends at a time."""
 
 KEPT_LINKS = 2**23
 """Links of routes that are kept for the next call (64 MB)."""
@@ -118,7 +125,7 @@ def _find_routes(topology: Topology, src: Array, dst: Array, channel: Array) -> 
     row_parts, link_parts = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     by_pair = np.argsort(pair_of_row, kind="stable")
     starts = np.searchsorted(pair_of_row[by_pair], np.arange(len(pairs) + 1))
-    for some, search, tight in _searches(graph, pair_src, pair_dst, wanted):
+    for some, search, tight in _searches(topology, graph, pair_src, pair_dst, wanted):
         places, owner = spread(starts[some], starts[some + 1] - starts[some])
         rows = by_pair[places]
         _check(topology, tight, search, pair_src[some], pair_dst[some])
@@ -150,12 +157,15 @@ def _given(topology: Topology) -> tuple[Array, Array, Array]:
 
 
 def _searches(
-    graph: Adjacency, pair_src: Array, pair_dst: Array, wanted: Array
+    topology: Topology, graph: Adjacency, pair_src: Array, pair_dst: Array, wanted: Array
 ) -> Iterator[tuple[Array, Array, Tight]]:
     """Yield some of the wanted pairs, the search that each belongs to, and what was found, until all are done."""
     asked = np.bincount(pair_dst[wanted], minlength=graph.n)
-    size = graph.n + len(graph.src)
-    least = 1 if np.count_nonzero(asked) * size <= WHOLE else MANY
+    size = graph.n + graph.runs
+    least, hubs = 1, None
+    if np.count_nonzero(asked) * size > WHOLE:
+        hubs = hubs_of(topology)
+        least = MANY if hubs is None else max(MANY, size // LOOKS)
     shared = asked[pair_dst[wanted]] >= least
     by_dst = wanted[shared][np.argsort(pair_dst[wanted[shared]], kind="stable")]
     destinations, firsts = np.unique(pair_dst[by_dst], return_index=True)
@@ -165,17 +175,24 @@ def _searches(
         ends = firsts[first : first + step + 1]
         some = by_dst[ends[0] : ends[-1]]
         search = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        tight, _ = towards(graph, destinations[first : first + step], search * graph.n + pair_src[some])
+        tight = towards(graph, destinations[first : first + step], search * graph.n + pair_src[some])
         yield some, search, tight
     # Pairs that turn out to be far apart take more memory: such a batch is halved and searched again.
-    batches = [wanted[~shared][first : first + MANY**2] for first in range(0, int((~shared).sum()), MANY**2)]
+    batches = [wanted[~shared][first : first + BATCH] for first in range(0, int((~shared).sum()), BATCH)][::-1]
     while batches:
         some = batches.pop()
-        found = between(graph, pair_src[some], pair_dst[some], STATES if len(some) > 1 else None)
+        found = _pairs(graph, hubs, pair_src[some], pair_dst[some], STATES if len(some) > 1 else None)
         if found is None:
             batches += [some[len(some) // 2 :], some[: len(some) // 2]]
         else:
             yield some, np.arange(len(some)), found
+
+
+def _pairs(graph: Adjacency, hubs: Hubs | None, src: Array, dst: Array, limit: int | None) -> Tight | None:
+    if hubs is not None:
+        return around(graph, hubs, src, dst, limit)
+    found = between(graph, src, dst, limit)
+    return None if found is None else found[0]
 
 
 def _check(topology: Topology, tight: Tight, search: Array, src: Array, dst: Array) -> None:
@@ -200,25 +217,30 @@ def _walk(
     best: Array | None = None
     while len(rows):
         low, high = tight.range_of(search, node)
-        counts = high - low
+        before = tight.links_before[low]
+        options = tight.links_before[high] - before
         if best is None:
             best = tight.width_of_best(low, high)
-        chosen, options = low + (number + turn) % counts, counts
+        chosen = before + (number + turn) % options
         # Where the links on differ in width those that are too narrow have to be told apart first.
         mixed = np.flatnonzero(tight.last_alike[low] < high)
         if len(mixed):
-            places, owner = spread(low[mixed], counts[mixed])
+            places, owner = spread(low[mixed], (high - low)[mixed])
             good = tight.width[places] >= best[mixed][owner]
             places, owner = places[good], owner[good]
-            choices = np.bincount(owner, minlength=len(mixed))
-            chosen[mixed] = places[np.cumsum(choices) - choices + (number + turn)[mixed] % choices]
-            options = counts.copy()
-            options[mixed] = choices
+            counts = tight.links_before[places + 1] - tight.links_before[places]
+            past = np.cumsum(counts) - counts  # links of this row and those before it that come before a run
+            starts = past[np.searchsorted(owner, np.arange(len(mixed)))]
+            options[mixed] = np.bincount(owner, counts, len(mixed)).astype(np.int64)
+            wanted = starts + (number + turn)[mixed] % options[mixed]
+            run = np.searchsorted(past, wanted, side="right") - 1
+            chosen[mixed] = tight.links_before[places[run]] + wanted - past[run]
         turn = np.where(options > 1, 0, turn)  # a channel counts once: added twice it could undo itself
-        taken = tight.link(chosen)
+        run = np.searchsorted(tight.links_before, chosen, side="right") - 1
+        taken = tight.link(run, chosen - tight.links_before[run])
         yield rows, taken
-        node = graph.dst[taken]
-        number = graph.in_place[taken] - graph.in_ptr[node]
+        node = graph.dst[tight.keys[run] % graph.runs]
+        number = graph.ordinal[taken]
         going = node != end
         rows, search, best, turn = rows[going], search[going], best[going], turn[going]
         node, end, number = node[going], end[going], number[going]
