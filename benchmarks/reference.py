@@ -9,16 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import platform
-import resource
-import subprocess
-import sys
 import time
-from datetime import date
-from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
+from benchmarks.machine import own_process, peak_mib, slope, write
 
 ROWS = [
     ("engine, ring all_reduce over a switch, cut_through", "simulate", [64, 128, 256, 512], "cut_through"),
@@ -34,7 +27,7 @@ ROWS = [
 def measure(kind: str, n: int, network: str) -> dict[str, float]:
     """Run one row in this process: best of a few runs, seconds, transfers and the memory that the work added."""
     import collsim
-    from collsim.engine.lower import lower
+    from collsim.engine.lowering.lower import lower
     from collsim.engine.reference import run_reference
 
     schedule = collsim.algorithms.ring_all_reduce(n if kind != "build" else 8)
@@ -42,7 +35,7 @@ def measure(kind: str, n: int, network: str) -> dict[str, float]:
     topo = collsim.topology.switch(n if kind == "simulate" else 8, bandwidth="50GB/s", latency="500ns")
     if kind == "simulate":
         run_reference(lower(collsim.algorithms.ring_all_reduce(8), collsim.topology.switch(8), 8), network)  # imports
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mib()
     best, parts = math.inf, {}
     for _ in range(3 if n < 10_000 or kind == "build" else 1):
         start = time.perf_counter()
@@ -59,19 +52,7 @@ def measure(kind: str, n: int, network: str) -> dict[str, float]:
         else:
             assert collsim.algorithms.ring_all_reduce(n).transfers == transfers
         best = min(best, time.perf_counter() - start)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"n": n, "transfers": transfers, "seconds": best, "added_mib": (after - before) / 1024, **parts}
-
-
-def machine() -> str:
-    """Return the class of machine, without names."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-        model = names[0] if names else model
-    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    return {"n": n, "transfers": transfers, "seconds": best, "added_mib": peak_mib() - before, **parts}
 
 
 def main() -> None:
@@ -83,16 +64,13 @@ def main() -> None:
         kind, n, network = arguments.row
         print(json.dumps(measure(kind, int(n), network)))
         return
-    lines = [f"# Reference engine, {date.today().isoformat()}", ""]
-    lines += [f"Machine: {machine()}; one core; best of three.", ""]
-    lines += ["| work | N | transfers | seconds | of it lowering | transfers/s | added memory (MiB) |"]
+    lines = ["| work | N | transfers | seconds | of it lowering | transfers/s | added memory (MiB) |"]
     lines += ["|---|---|---|---|---|---|---|"]
     for title, kind, sizes, network in ROWS:
         points = []
         for n in sizes:
-            command = [sys.executable, "-m", "benchmarks.reference", "--row", kind, str(n), network]
-            row = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-            points.append((math.log(row["transfers"]), math.log(row["seconds"])))
+            row = own_process("benchmarks.reference", kind, str(n), network)
+            points.append((row["transfers"], row["seconds"]))
             lowering = f"{row['lower']:.3f}" if "lower" in row else ""
             # repeats and samples do not touch every transfer: a rate would flatter
             rate = f"{row['transfers'] / row['seconds']:,.0f}" if kind == "simulate" or "whole" in title else ""
@@ -103,12 +81,9 @@ def main() -> None:
             lines.append(line)
             print(line, flush=True)
         if len(points) > 1:
-            slope = (points[-1][1] - points[0][1]) / (points[-1][0] - points[0][0])
-            lines.append(f"| growth: seconds go with transfers to the power of | {slope:.2f} | | | | | |")
-    RESULTS.mkdir(exist_ok=True)
-    target = RESULTS / f"reference-{date.today().isoformat()}.md"
-    target.write_text("\n".join(lines) + "\n")
-    print(f"written to {target.name}")
+            power = slope(points)
+            lines.append(f"| growth: seconds go with transfers to the power of | {power:.2f} | | | | | |")
+    write("reference", "Reference engine", "one core; best of three", lines)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 # Names are loaded when they are first used, so that importing the package costs nothing (``collsim --help`` is quick).
 _HOME = {
     "Collective": "collsim.collective",
+    "Comparison": "collsim.engine.compare",
     "Proof": "collsim.schedule.check",
     "Result": "collsim.engine.result",
     "Schedule": "collsim.schedule",
@@ -28,6 +29,7 @@ _HOME = {
     "Topology": "collsim.topology",
     "algorithm": "collsim.algorithms",
     "check": "collsim.schedule.check",
+    "compare": "collsim.engine.compare",
     "execute": "collsim.schedule.execute",
     "load_topology": "collsim.topology",
     "run": "collsim.engine.simulate",
@@ -38,6 +40,7 @@ _ROOMS = ("algorithms", "collective", "engine", "errors", "plot", "schedule", "t
 
 __all__ = [
     "Collective",
+    "Comparison",
     "Proof",
     "Result",
     "Schedule",
@@ -46,6 +49,7 @@ __all__ = [
     "algorithm",
     "algorithms",
     "check",
+    "compare",
     "execute",
     "load_topology",
     "plot",
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
     from collsim import algorithms, plot, schedule, theory, topology
     from collsim.algorithms import algorithm
     from collsim.collective import Collective
+    from collsim.engine.compare import Comparison, compare
     from collsim.engine.result import Result
     from collsim.engine.simulate import run, simulate
     from collsim.schedule import Schedule, ScheduleBuilder

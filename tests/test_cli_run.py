@@ -375,7 +375,7 @@ def test_busbw_is_explained_against_the_links(capsys):
 def test_the_busiest_link_is_named(capsys):
     out = out_of(capsys, "dgx-h100-x4", "all_reduce", "-b", "64M", "-e", "64M")
     assert note(out, "busiest") == (
-        "leaf[0]->node[0].nic[0] (50GB/s) and 15 more links, busy 99.9 % of the time; 80 of 256 links are used"
+        "leaf[0]->node[0].nic[0] (50GB/s) and 7 more links, busy 99.9 % of the time; 72 of 256 links are used"
     )
 
 

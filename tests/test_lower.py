@@ -5,7 +5,7 @@ import pytest
 
 import collsim
 from collsim import Collective, ScheduleBuilder, algorithms
-from collsim.engine.lower import lower, serialisation
+from collsim.engine.lowering.lower import lower, serialisation
 from collsim.engine.program import COPY, LINK, REDUCER, SENDER
 from collsim.errors import InputError, ScheduleError, TopologyError
 from collsim.topology import TopologyBuilder

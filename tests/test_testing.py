@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 
 import collsim
-from collsim import Collective, ScheduleBuilder, algorithms, testing
+from collsim import Collective, ScheduleBuilder, algorithms, testing, topology
 from collsim.collective import ROOTED
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError
 from collsim.schedule import compare
-from collsim.testing import Case, check_algorithm, check_ranks, wrong_elements
+from collsim.testing import Case, check_algorithm, check_ranks, check_topology, wrong_elements
 
 SHIPPED = [(operation, name) for operation, names in algorithms.available().items() for name in names]
 
@@ -332,3 +333,66 @@ def test_numbers_of_all_kinds_are_compared(dtype):
     assert wrong_elements(algorithms.ring_all_reduce(3), np.int64(10), dtype) == 0
     nothing = ScheduleBuilder(Collective("all_reduce", 3), 1).build()
     assert wrong_elements(nothing, 10, dtype) >= 29
+
+
+def test_machines_are_tried_as_well():
+    report = check_algorithm(algorithms.ring_all_reduce, ranks=[2], topologies=["ring8", topology.switch(3)])
+    ring8, small = report.timings
+    assert (ring8.topology, ring8.case.ranks, small.case.ranks) == ("ring8", 8, 3)
+    assert list(ring8.efficiency) == [512, 1 << 20, 1 << 30]
+    assert all(0 < part <= 1 for timing in report.timings for part in timing.efficiency.values())
+    if find_spec("numba"):
+        assert ring8.engines == ("reference", "compiled")
+        assert str(ring8).endswith("99.97 % of the bound at 1GiB; reference and compiled engine agree")
+    assert str(report).splitlines()[2].startswith("  ring8: ok  49.94 % of the bound at 512B, ")
+
+
+def test_machines_give_what_the_function_takes():
+    tried = []
+
+    def by_nodes(ranks, *, nodes, order=None):
+        tried.append((ranks, nodes, order))
+        if nodes % 2:
+            raise AlgorithmError("nodes: expected an even number")
+        return algorithms.ring_all_reduce(ranks, order=order)
+
+    odd, none = topology.rail_optimized(3, 2), topology.switch(4)
+    report = check_algorithm(by_nodes, ranks=[], topologies=[topology.rail_optimized(2, 2), odd, none])
+    assert [ranks for ranks, _, _ in tried] == [4, 4, 6]
+    assert tried[0] == tried[1]
+    assert [timing.case.refused for timing in report.timings] == [
+        None, "nodes: expected an even number", "topology 'switch' has no nodes; give -p nodes=2",
+    ]  # fmt: skip
+    assert str(report.timings[1]).endswith(": refused  nodes: expected an even number")
+    with pytest.raises(AlgorithmError, match="by_nodes: refuses every number of ranks; N=6: nodes: expected an even"):
+        check_algorithm(by_nodes, ranks=[], topologies=[odd])
+    with pytest.raises(InputError, match="expected at least one number of ranks, got none"):
+        check_algorithm(by_nodes, ranks=[])
+
+
+def test_what_is_wrong_on_a_machine_names_it(monkeypatch):
+    def forgets(ranks, order=None):
+        b = ScheduleBuilder(Collective("all_reduce", ranks), chunks=1)
+        b.reduce(0, 1, 0)
+        return b.build()
+
+    with pytest.raises(ProofError, match=r"^ring8: rank 1, chunk 0: "):
+        check_algorithm(forgets, ranks=[], topologies=["ring8"])
+    with pytest.raises(AlgorithmError, match="expected a schedule of 8 ranks, root 0, got 3"):
+        check_topology(lambda ranks: star(3), "ring8")
+    real = testing.simulate
+
+    def drifts(schedule, machine, size, *, engine="auto", **more):
+        return real(schedule, machine, size + schedule.chunks * (engine == "compiled"), engine="reference", **more)
+
+    monkeypatch.setattr(testing, "simulate", drifts)
+    monkeypatch.setattr(testing, "find_spec", lambda name: True)
+    with pytest.raises(ProofError, match=r"^ring8: the engines differ in alpha_beta$"):
+        check_topology(algorithms.ring_all_reduce, "ring8")
+
+
+def test_large_schedules_are_timed_by_one_engine(monkeypatch):
+    monkeypatch.setattr(testing, "MOST_MOVES", 10)
+    timing = check_topology(algorithms.ring_all_reduce, topology.ring(4, bandwidth="1GB/s", latency="1us"))
+    assert len(timing.engines) == 1
+    assert timing.case.notes == ("24 transfers are too many to execute on data",)

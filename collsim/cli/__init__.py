@@ -79,6 +79,7 @@ def parser() -> argparse.ArgumentParser:
         description="Simulate collective communication: prove the data, time the links, compare with theory.",
         epilog="examples:\n"
         "  collsim run topologies/dgx-h100.yaml all_reduce -b 8 -e 1G -f 2 --algorithm ring\n"
+        "  collsim compare dgx-h100-x4 all_reduce -b 8 -e 1G\n"
         "  collsim topology show topologies/fat-tree-16.yaml\n"
         "  collsim check my_variant.py:bidirectional_ring --ranks 2-17\n\n" + EXIT_CODES,
     )
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
         title="commands", dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
     _add_run(commands)
+    _add_compare(commands)
     topology = commands.add_parser("topology", help="look at a machine", description="Look at a machine.")
     what = topology.add_subparsers(title="commands", dest="what", metavar="WHAT", required=True, parser_class=_Parser)
     show = what.add_parser(
@@ -129,23 +131,62 @@ def _add_run(commands: Any) -> None:
         help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
     )  # fmt: skip
     what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
-    sizes = run.add_argument_group("sizes, as in nccl-tests (K, M and G are powers of 1024)")
-    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size (default 32M)")
-    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 32M, or the smallest)")
-    sizes.add_argument("-f", "--stepfactor", default="2", metavar="N", help="factor between sizes (default 2)")
-    sizes.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
+    _add_sizes(run)
     how = run.add_argument_group("how to run it")
-    how.add_argument(
-        "--network", default="cut_through", metavar="MODEL",
-        help="alpha_beta, store_and_forward, cut_through (default) or fluid",
-    )  # fmt: skip
-    how.add_argument("--engine", default="auto", metavar="NAME", help="auto (default) or reference")
+    _add_network(how)
+    how.add_argument("--engine", default="auto", metavar="NAME", help="auto (default), reference or compiled")
     how.add_argument("--synchronous", action="store_true", help="a barrier between steps, as textbooks assume")
     how.add_argument("--no-check", action="store_true", help="skip the proof and the check of the data")
     output = run.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="print JSON instead of the table")
     output.add_argument("--plot", metavar="FILE", help="draw the timeline of the largest size (.png, .svg or .pdf)")
     output.add_argument("--plot-rows", default="rank", metavar="ROWS", help="rows of the plot: rank (default) or link")
+
+
+def _add_sizes(command: argparse.ArgumentParser) -> None:
+    sizes = command.add_argument_group("sizes, as in nccl-tests (K, M and G are powers of 1024)")
+    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size (default 32M)")
+    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 32M, or the smallest)")
+    sizes.add_argument("-f", "--stepfactor", default="2", metavar="N", help="factor between sizes (default 2)")
+    sizes.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
+
+
+def _add_network(group: Any) -> None:
+    group.add_argument(
+        "--network", default="cut_through", metavar="MODEL",
+        help="alpha_beta, store_and_forward, cut_through (default) or fluid",
+    )  # fmt: skip
+
+
+def _add_compare(commands: Any) -> None:
+    compare = commands.add_parser(
+        "compare",
+        help="rank all algorithms that fit a machine, size by size",
+        description="Run all algorithms of an operation that fit a machine over a range of sizes. A line of the table\n"
+        "has the three fastest at a size with their time and the bound over it; then comes which one is the\n"
+        "fastest from where to where, and which do not fit and why.",
+        epilog="examples:\n"
+        "  collsim compare dgx-h100-x4 all_reduce -b 8 -e 1G\n"
+        "  collsim compare torus-4x4 all_gather -b 1K -e 64M -f 4 --all\n"
+        "  collsim compare ring8 all_reduce -b 1M -e 1M -a ring,my_variant.py:bidirectional_ring --json\n\n"
+        + EXIT_CODES,
+    )
+    compare.add_argument(
+        "topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ..."
+    )
+    compare.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
+    what = compare.add_argument_group("what to compare")
+    what.add_argument(
+        "-a", "--algorithm", metavar="NAME,...", help="names or FILE.py:FUNCTION, with commas between (default: all)"
+    )
+    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    _add_sizes(compare)
+    how = compare.add_argument_group("how to run them")
+    _add_network(how)
+    how.add_argument("--no-check", action="store_true", help="skip the proofs")
+    output = compare.add_argument_group("output")
+    output.add_argument("--all", action="store_true", help="also print how much longer each of the others takes")
+    output.add_argument("--json", action="store_true", help="print JSON, with all results, instead of the table")
 
 
 def _add_check(commands: Any) -> None:
@@ -195,6 +236,10 @@ def _command(arguments: argparse.Namespace) -> int:
         from collsim.cli.run import run
 
         return run(arguments)
+    if arguments.command == "compare":
+        from collsim.cli.compare import compare
+
+        return compare(arguments)
     if arguments.command == "check":
         from collsim.cli.check import check
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from collsim.cli.table import Row
 from collsim.engine.result import Result
+from collsim.engine.traffic import link_users
 from collsim.schedule.check import Proof
 from collsim.units import format_bandwidth, format_size
 
@@ -24,6 +25,7 @@ def notes(rows: Sequence[Row], proof: Proof | None) -> list[str]:
     result = rows[-1].result
     paragraphs = [
         ("checked", _checked(rows, proof)),
+        *_engine(result),
         *_time(result),
         *_theory(result),
         *_bound(result),
@@ -71,7 +73,23 @@ def _checked(rows: Sequence[Row], proof: Proof | None) -> str:
     return "; ".join([f"{chunks} proven", how, *proof.unused, *proof.warnings])
 
 
+HOW = {
+    "": "event by event",
+    "sweep": "swept in program order, since no transfer overtook another at a station",
+    "jump": "swept in program order, and where a period came round again skipped to its end",
+}
+
+
+def _engine(r: Result) -> list[tuple[str, str]]:
+    """Say how the compiled engine came to the time, since its short cuts are exact but not plain."""
+    if r.engine == "reference":
+        return []
+    return [("engine", f"{r.engine}: {r.transfers:,} transfers, {HOW[r.shortcut]}")]
+
+
 def _time(r: Result) -> list[tuple[str, str]]:
+    if not r.has_records:
+        return [("time", f"{us(r.time)} us at {format_size(r.size)}; no critical path, since no records were kept")]
     hops = len(r.critical_path.transfers)
     if not hops:
         return [("time", "no transfer is needed")]
@@ -92,7 +110,8 @@ def _theory(r: Result) -> list[tuple[str, str]]:
     if not theory.holds:
         lines.append(("", f"which need not be exact here: {theory.why}"))
     if apart:
-        lines.append(("", f"time - theory = {'+' * (difference > 0)}{us(difference)} us: {_difference(r)}"))
+        why = f": {_difference(r)}" if r.has_records else ""
+        lines.append(("", f"time - theory = {'+' * (difference > 0)}{us(difference)} us{why}"))
     return lines
 
 
@@ -151,6 +170,8 @@ def _busiest(r: Result) -> list[tuple[str, str]]:
 
 def _shared(r: Result) -> list[tuple[str, str]]:
     """Links that pairs of ranks share, if time is lost by it."""
+    if not r.has_records:
+        return _longest(r)
     pairs = _pairs(r)
     if r.network == "fluid" and r.breakdown_ps["queueing"]:
         busy = {r.topology.link_name(link): int(ps) for link, ps in enumerate(r.link_busy_ps) if ps}
@@ -176,13 +197,21 @@ def _shared(r: Result) -> list[tuple[str, str]]:
     return [("shared", text) if i == 0 else (label, text) for i, (label, text) in enumerate(lines)]
 
 
+def _longest(r: Result) -> list[tuple[str, str]]:
+    """Links at which transfers waited, where only the longest wait of each is known."""
+    waits = r.link_longest_wait_ps
+    late = int((waits > 0).sum())
+    if not late:
+        return []
+    top = int(waits.argmax())
+    text = f"at {late:,} link{'s' * (late > 1)} transfers waited; the longest wait is {us(waits[top] * 1e-12)} us"
+    return [("waits", f"{text}, at {r.topology.link_name(top)}")]
+
+
 def _pairs(r: Result) -> dict[str, list[str]]:
     """Pairs of ranks whose transfers cross each link, as ``3 -> 4``."""
-    program, visits = r.program, r.link_records()
-    transfer = visits["transfer"]
-    rows = np.unique(np.stack([visits["link"], program.src[transfer], program.dst[transfer]], axis=1), axis=0)
     found: dict[str, list[str]] = {}
-    for link, src, dst in rows.tolist():
+    for link, src, dst in zip(*(column.tolist() for column in link_users(r.lowered)), strict=True):
         found.setdefault(r.topology.link_name(link), []).append(f"{src} -> {dst}")
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,27 +12,28 @@ from typing import Any
 from collsim import algorithms
 from collsim.cli.data import count_wrong
 from collsim.cli.notes import notes
+from collsim.cli.progress import progress
 from collsim.cli.table import HEADER, Row, format_row
 from collsim.cli.user import user_function
 from collsim.collective import OPERATIONS, Collective
-from collsim.engine.lower import lower
+from collsim.engine.fit import fitted, schedule_for
+from collsim.engine.lowering.lower import lower
+from collsim.engine.lowering.roll import roll
 from collsim.engine.program import NETWORKS
 from collsim.engine.simulate import (
     DTYPES,
     ENGINES,
-    MAX_TRANSFERS,
+    engine_for,
     refuse_large,
-    schedule_for,
     simulate,
-    with_ring_order,
 )
 from collsim.errors import AlgorithmError, InputError, did_you_mean, one_of
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
 from collsim.topology import Topology, load_topology
-from collsim.units import parse_nccl_size
+from collsim.units import format_size, parse_nccl_size
 
-__all__ = ["run", "sizes"]
+__all__ = ["root_of", "run", "sizes"]
 
 LARGEST = 1 << 50
 MOST_SHOWN = 16
@@ -61,14 +61,16 @@ def run(arguments: argparse.Namespace) -> int:
         check_picture_path(arguments.plot)
     topology = load_topology(arguments.topology)
     schedule = _schedule(arguments, topology, parameters)
-    refuse_large(schedule)
+    engine = engine_for(schedule, arguments.engine)
+    refuse_large(schedule, engine)
     proof = None if arguments.no_check else check(schedule)
 
     def row(size: int) -> Row:
-        result = simulate(
-            schedule, topology, size, dtype=dtype, network=arguments.network, engine=arguments.engine, check=False,
-            synchronous=arguments.synchronous,
-        )  # fmt: skip
+        with progress(format_size(size)) as pulse:
+            result = simulate(
+                schedule, topology, size, dtype=dtype, network=arguments.network, engine=engine, check=False,
+                synchronous=arguments.synchronous, records=None if arguments.plot is None else True, progress=pulse,
+            )  # fmt: skip
         wrong, by = (None, None) if proof is None else count_wrong(schedule, size, dtype)
         return Row(result, dtype, wrong, by)
 
@@ -77,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     largest = row(todo[-1])
     for size in todo[:-1]:
         if size // DTYPES[dtype] % schedule.chunks:
-            lower(schedule, topology, size, element_size=DTYPES[dtype])
+            (lower if engine == "reference" else roll)(schedule, topology, size, element_size=DTYPES[dtype])
     if arguments.plot is not None:
         from collsim.plot import save_timeline
 
@@ -133,6 +135,14 @@ def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,18}", text, re.ASCII) else None
 
 
+def root_of(text: str, ranks: int) -> int:
+    """Return the rank that ``--root`` names."""
+    root = _whole(text)
+    if root is None or root >= ranks:
+        raise InputError(f"--root: expected a rank from 0 to {ranks - 1}, got {text!r}")
+    return root
+
+
 def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or not value:
@@ -145,14 +155,11 @@ def _parameter(text: str) -> tuple[str, Any]:
 
 def _schedule(arguments: argparse.Namespace, topology: Topology, parameters: dict[str, Any]) -> Schedule:
     operation, name, ranks = arguments.operation, arguments.algorithm, topology.n_ranks
-    root = _whole(arguments.root)
-    if root is None or root >= ranks:
-        raise InputError(f"--root: expected a rank from 0 to {ranks - 1}, got {arguments.root!r}")
+    root = root_of(arguments.root, ranks)
     collective = Collective(operation, ranks, root)
     for reserved in {"ranks", "root"} & set(parameters):
         hint = "give --root" if reserved == "root" else "the topology has its own"
         raise InputError(f"-p: {reserved} is not a parameter: {hint}")
-    _refuse_too_many(ranks, parameters)
     try:
         if ":" not in name:
             return schedule_for(operation, name, topology, root, parameters)
@@ -162,14 +169,6 @@ def _schedule(arguments: argparse.Namespace, topology: Topology, parameters: dic
             raise
         given = " ".join(f"{key}={value}" for key, value in parameters.items())
         raise AlgorithmError(f"-p: {operation} {name} cannot take {given}: {error}") from error
-
-
-def _refuse_too_many(ranks: int, parameters: Mapping[str, Any]) -> None:
-    """Refuse pieces that would fill the memory before the engine could refuse their transfers."""
-    pieces = {key: parameters[key] for key in ("channels", "slices") if isinstance(parameters.get(key), int)}
-    if math.prod(pieces.values()) * ranks > MAX_TRANSFERS:
-        given = " ".join(f"{key}={value}" for key, value in pieces.items())
-        raise InputError(f"-p: {given} on {ranks} ranks: expected at most {MAX_TRANSFERS:,} transfers in all")
 
 
 def _own_schedule(name: str, collective: Collective, topology: Topology, parameters: dict[str, Any]) -> Schedule:
@@ -182,7 +181,7 @@ def _own_schedule(name: str, collective: Collective, topology: Topology, paramet
             raise AlgorithmError(f"-p: {name}: expected {expected}, got {key!r}" + did_you_mean(key, known))
     if "root" in known and collective.is_rooted:
         parameters = {**parameters, "root": collective.root}
-    schedule = function(topology.n_ranks, **with_ring_order(function, topology, parameters))
+    schedule = function(topology.n_ranks, **fitted(function, topology, parameters))
     if schedule.collective != collective:
         raise AlgorithmError(
             f"{name}: expected a schedule of {_words(collective)}, got one of {_words(schedule.collective)}"
@@ -227,7 +226,8 @@ def _fields(row: Row) -> dict[str, Any]:
         "transfers": r.transfers,
         "bytes_sent_per_rank": r.bytes_sent_per_rank.tolist(),
         "engine": r.engine,
-        "breakdown_us": {name: seconds * 1e6 for name, seconds in r.breakdown.items()},
+        "shortcut": r.shortcut or None,
+        "breakdown_us": {name: s * 1e6 for name, s in r.breakdown.items()} if r.has_records else None,
     }
 
 
@@ -259,6 +259,8 @@ def _print_table(
 
 def _short(value: Any) -> str:
     """Write a parameter as ``-p`` takes it, cut where it is long."""
+    if isinstance(value, Mapping):
+        return f"(of {len(value):,} pairs)"
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value[:MOST_SHOWN])) + (",..." if len(value) > MOST_SHOWN else "")
     return str(value)

@@ -6,8 +6,10 @@ import argparse
 import inspect
 import json
 import re
+import textwrap
 
 from collsim import algorithms
+from collsim.engine.fit import FITTED
 from collsim.topology import load_topology, shipped
 
 __all__ = ["list_topologies", "show_algorithms", "show_topology"]
@@ -44,13 +46,19 @@ def show_algorithms(arguments: argparse.Namespace) -> int:
         for name in names:
             function = algorithms.find(operation, name)
             first_sentence = (inspect.getdoc(function) or "").partition("\n")[0].partition(". ")[0]
-            print(f"  {name:<{width}}  {first_sentence.rstrip('.').replace('`', '')}".rstrip())
+            about, indent = first_sentence.rstrip(".").replace("`", ""), " " * (width + 6)
+            print(textwrap.fill(f"  {name:<{width}}  {about}".rstrip(), WIDTH + 20, subsequent_indent=indent))
             options = [
                 f"{p.name}=..." if p.default in (None, p.empty) else f"{p.name}={p.default}"
                 for p in list(inspect.signature(function).parameters.values())[1:]
                 if p.name != "root"
             ]
             if options:
-                print(f"  {'':<{width}}    {' '.join(options)}")
-    print("\nParameters are given as -p NAME=VALUE; order is the ring order of the topology if it is not given.")
+                print(textwrap.fill(" ".join(options), WIDTH + 20, initial_indent=indent, subsequent_indent=indent))
+    fitted = textwrap.fill(
+        f"Parameters are given as -p NAME=VALUE. {', '.join(FITTED)} are taken from the topology, where it has them, "
+        "if they are not given.",
+        WIDTH,
+    )
+    print(f"\n{fitted}")
     return 0

@@ -6,20 +6,81 @@ beside the source (or where ``NUMBA_CACHE_DIR`` points).
 
 from __future__ import annotations
 
+import hashlib
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache
+from pathlib import Path
+from threading import Timer
+from time import perf_counter
+from typing import Any, TypeVar, cast
 
 __all__ = ["kernel"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+PATIENCE = 1.0
+"""Seconds of compilation after which the user is told why nothing happens."""
+NOTICE = "collsim: compiling the engine, some seconds, once; later runs load it from a cache"
 
 
 def kernel(function: F) -> F:
     """Compile a function with Numba when it is first called; without a place for the cache it is compiled each time."""
     import numba
 
+    _listen()
     try:
-        compiled: F = numba.njit(cache=True)(function)
-    except RuntimeError:  # neither the folder of the source nor the user's cache can be written
+        compiled: Any = numba.njit(cache=True)(function)
+        # Numba asks for the file of the function only; a kernel is out of date too when another that it calls has
+        # changed, in a file of the same age (as all files of an installed package may be)
+        compiled._cache._cache_file._source_stamp = _digest()
+    except (RuntimeError, AttributeError):  # no folder that can be written; a Numba that keeps its cache in another way
         compiled = numba.njit(function)
-    return compiled
+    return cast(F, compiled)
+
+
+@cache
+def _digest() -> str:
+    """Return what tells versions of the engine's sources apart."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _listen() -> None:
+    """Have Numba tell when it compiles (not when it loads from the cache)."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        """Says so once on stderr when compiling takes over a second in all."""
+
+        depth = 0
+        spent = 0.0
+        since = 0.0
+        timer: Timer | None = None
+        said = False
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1 and not self.said:
+                self.since = perf_counter()
+                self.timer = Timer(max(0.0, PATIENCE - self.spent), self.say)
+                self.timer.daemon = True
+                self.timer.start()
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0 and self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+                self.spent += perf_counter() - self.since
+
+        def say(self) -> None:
+            if not self.said and sys.stderr is not None:
+                self.said = True
+                sys.stderr.write(NOTICE + "\n")
+                sys.stderr.flush()
+
+    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call]

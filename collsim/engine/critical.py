@@ -1,4 +1,4 @@
-"""The critical path: which transfers determine the time, what their time goes to, and where transfers wait."""
+"""The critical path: which transfers determine the time, and what their time goes to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from collsim.engine.program import COPY, LINK, REDUCER, SENDER, Program, Times
 
-__all__ = ["PARTS", "CriticalPath", "critical_path", "shared_links", "shared_waits"]
+__all__ = ["PARTS", "CriticalPath", "critical_path"]
 
 Array = npt.NDArray[Any]
 
@@ -181,44 +181,3 @@ class _Walk:
         found = int(program.pred[edges[np.argmax(self.ends[program.pred[edges]] + program.pred_lag[edges])]])
         self.parts["pacing"] += ready - int(self.ends[found])
         return found
-
-
-def shared_links(program: Program) -> list[tuple[int, int]]:
-    """Links that more than one pair of ranks uses: (link, pairs), most pairs first."""
-    owner, station = _link_visits(program)
-    pair = program.src[owner].astype(np.int64) * (int(program.dst.max(initial=0)) + 1) + program.dst[owner]
-    used = np.unique(np.stack([station, pair]), axis=1)[0] if len(owner) else np.zeros(0, dtype=np.int64)
-    links, pairs = np.unique(used, return_counts=True)
-    found = [(int(program.station_index[s]), int(n)) for s, n in zip(links, pairs, strict=True) if n > 1]
-    return sorted(found, key=lambda item: (-item[1], item[0]))
-
-
-def shared_waits(program: Program, times: Times, network: str) -> list[tuple[int, int, int]]:
-    """Links of more than one pair at which transfers waited: (link, transfers, picoseconds), worst first.
-
-    For the models with queues (``store_and_forward`` and ``cut_through``).
-    """
-    owner = np.repeat(np.arange(program.nodes), np.diff(program.visit_ptr))
-    kind = program.station_kind[program.visit_station]
-    first = np.ones(len(owner), dtype=bool)
-    first[1:] = owner[1:] != owner[:-1]
-    leaves = np.where(kind == SENDER, times.visit_start + program.visit_busy, times.visit_start + program.visit_latency)
-    if network == "store_and_forward":
-        leaves = np.where(kind == SENDER, leaves, times.visit_end + program.visit_latency)
-    arrival = np.where(first, times.ready[np.minimum(owner, program.transfers - 1)], np.roll(leaves, 1))
-    waited = np.where(kind == LINK, times.visit_start - arrival, 0)
-    shared = {link for link, _ in shared_links(program)}
-    result = []
-    late = waited > 0
-    for station in np.unique(program.visit_station[late]).tolist():
-        link = int(program.station_index[station])
-        if link in shared:
-            here = late & (program.visit_station == station)
-            result.append((link, int(here.sum()), int(waited[here].sum())))
-    return sorted(result, key=lambda item: (-item[2], item[0]))
-
-
-def _link_visits(program: Program) -> tuple[Array, Array]:
-    owner = np.repeat(np.arange(program.nodes), np.diff(program.visit_ptr))
-    on_link = program.station_kind[program.visit_station] == LINK
-    return owner[on_link], program.visit_station[on_link]

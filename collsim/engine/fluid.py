@@ -9,13 +9,15 @@ A flow is *issued* when it ends, unless a sender came first: the latency passes 
 let go of the last one when the flow is over. The `start` of a transfer is when it took the sender, or else when it was
 ready; `visit_start` and `visit_end` of its links are the start and the end of the flow.
 
-Where the numbers are rounded: times are integer picoseconds; rates (bytes/s) and remaining bytes are floats, worked
-out in a fixed order, so that two runs are equal. A flow ends at the predicted time rounded up, after `SLACK` of its
-size has been taken off, since a float that should have been 800 and is 800.0000001 must not become 801; and never
-before its start plus its longest `visit_busy`, so that one that nothing slows ends exactly there, as in the other
-models. A flow holds its share until its rounded end, so each end may keep others back by less than 1 ps. The bytes of
-a flow are those on the wire, worked out from `visit_busy`: exactly on a route with a link below 1 TB/s, on faster
-ones rounded up by what takes less than 1 ps.
+Where the numbers are rounded: times are integer picoseconds. Rates are whole numbers of a unit of 2^-k bytes/s, with
+the largest k for which all bandwidths stay below 2^62 units; a share is rounded down to it (and at least 1). So sums of
+rates are exact in any order, and every way to solve them gives the same. Remaining bytes are floats, worked out when
+the rate changes, so that two runs, and two engines, are equal. A flow ends at the predicted time rounded up, after
+`SLACK` of its size has been taken off, since a float that should have been 800 and is 800.0000001 must not become 801;
+and never before its start plus its longest `visit_busy`, so that one that nothing slows ends exactly there, as in the
+other models. A flow holds its share until its rounded end, so each end may keep others back by less than 1 ps. The
+bytes of a flow are those on the wire, worked out from `visit_busy`: exactly on a route with a link below 1 TB/s, on
+faster ones rounded up by what takes less than 1 ps.
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ from collsim.engine.reference import Dependencies, agenda, times
 
 __all__ = ["max_min", "run_fluid"]
 
-SLACK = 1e-12
-"""Fraction of its size that a flow may lack when it ends: more than the floats err in a thousand changes of rate."""
+SLACK = 2**-38
+"""Fraction of its size that a flow may lack when it ends: more than the floats err in a thousand changes of rate, and
+not the part of 10^12 by which a bandwidth of 10^12/3 bytes/s is rounded."""
 SECOND = 10**12
 
 
-def max_min(routes: Mapping[int, Sequence[int]], capacity: Sequence[float]) -> dict[int, float]:
+def max_min(routes: Mapping[int, Sequence[int]], capacity: Sequence[int]) -> dict[int, int]:
     """Return the max-min fair rate of each flow, by progressive filling.
 
     All rates grow together; a link that is full stops the flows that cross it, and the others go on.
@@ -48,29 +51,29 @@ def max_min(routes: Mapping[int, Sequence[int]], capacity: Sequence[float]) -> d
     routes
         For each flow the links that it crosses, at least one.
     capacity
-        By link, in bytes/s.
+        By link, in units of rate.
 
     Returns
     -------
     dict
-        Rate by flow, in bytes/s.
+        Rate by flow, in whole units.
 
     Examples
     --------
     Flows 1 and 2 share the narrow link 1, and flow 0 has what flow 1 leaves of link 0:
 
     >>> max_min({0: [0], 1: [0, 1], 2: [1]}, [10, 6])
-    {1: 3.0, 2: 3.0, 0: 7.0}
+    {1: 3, 2: 3, 0: 7}
     """
     flows: dict[int, list[int]] = {}
     for flow, links in routes.items():
         for link in links:
             flows.setdefault(link, []).append(flow)
-    left = {link: float(capacity[link]) for link in flows}
+    left = {link: capacity[link] for link in flows}
     growing = {link: len(users) for link, users in flows.items()}
-    rates: dict[int, float] = {}
+    rates: dict[int, int] = {}
     while len(rates) < len(routes):
-        share, full = min((left[link] / count, link) for link, count in growing.items() if count)
+        share, full = min((max(1, left[link] // count), link) for link, count in growing.items() if count)
         for flow in flows[full]:
             if flow not in rates:
                 rates[flow] = share
@@ -82,7 +85,7 @@ def max_min(routes: Mapping[int, Sequence[int]], capacity: Sequence[float]) -> d
 
 @dataclass(slots=True)
 class _Flow:
-    """A transfer in flight: times in picoseconds, sizes in bytes, rates in bytes/s."""
+    """A transfer in flight: times in picoseconds, sizes in bytes, rates in units."""
 
     links: list[int]
     start: int
@@ -90,27 +93,30 @@ class _Flow:
     size: int
     left: float  # what remained at `since`
     since: int
-    rate: float = 0.0
+    rate: int = 0
 
-    def change(self, rate: float, now: int) -> int:
-        """Go on at another rate and return the predicted end."""
-        self.left -= self.rate * (now - self.since) / SECOND
+    def change(self, rate: int, now: int, unit: float) -> int:
+        """Go on at another rate, of ``unit`` to a byte/ps, and return the predicted end."""
+        self.left -= float(self.rate) * float(now - self.since) / unit
         self.rate, self.since = rate, now
-        rest = max(0.0, self.left - SLACK * self.size) * SECOND / rate
+        rest = max(0.0, self.left - SLACK * float(self.size)) * unit / float(rate)
         return max(self.start + self.alone, now + ceil(rest))
 
 
 class _Shares:
     """The flows in flight and the links that they share."""
 
-    def __init__(self, capacity: list[int]) -> None:
-        self.capacity = capacity
+    def __init__(self, bandwidth: list[int]) -> None:
+        self.bandwidth = bandwidth
+        units = 1 << max(0, 62 - max(bandwidth, default=1).bit_length())  # of rate, in a byte/s
+        self.capacity = [link * units for link in bandwidth]
+        self.unit = float(SECOND * units)
         self.flows: dict[int, _Flow] = {}
-        self.users: list[set[int]] = [set() for _ in capacity]
+        self.users: list[set[int]] = [set() for _ in bandwidth]
         self.changed: set[int] = set()  # links that a flow joined or left since rates were solved
 
     def add(self, number: int, links: list[int], busy: list[int], now: int) -> None:
-        size = min(time * self.capacity[link] // SECOND for link, time in zip(links, busy, strict=True))
+        size = min(time * self.bandwidth[link] // SECOND for link, time in zip(links, busy, strict=True))
         self.flows[number] = _Flow(links, start=now, alone=max(busy), size=size, left=size, since=now)
         self.changed.update(links)
         for link in links:
@@ -138,7 +144,7 @@ class _Shares:
                 links += fresh
         rates = max_min({number: self.flows[number].links for number in sorted(reached)}, self.capacity)
         return [
-            (number, self.flows[number].change(rate, now))
+            (number, self.flows[number].change(rate, now, self.unit))
             for number, rate in rates.items()
             if rate != self.flows[number].rate
         ]

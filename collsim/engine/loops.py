@@ -114,7 +114,8 @@ class Loops:
     def __post_init__(self) -> None:
         for item in fields(self):
             if item.name in KINDS:
-                column = np.ascontiguousarray(getattr(self, item.name), dtype=KINDS[item.name])
+                column: Array = np.ascontiguousarray(getattr(self, item.name), dtype=KINDS[item.name]).view()
+                column.flags.writeable = False  # to Numba, arrays that can be written are of another type
                 object.__setattr__(self, item.name, column)
 
     @property
@@ -262,7 +263,7 @@ def loops_of(program: Program) -> Loops:
     Examples
     --------
     >>> import collsim
-    >>> from collsim.engine.lower import lower
+    >>> from collsim.engine.lowering.lower import lower
     >>> topology = collsim.topology.ring(3, bandwidth="1GB/s", latency="1us")
     >>> loops = loops_of(lower(collsim.algorithms.ring_all_reduce(3), topology, 3000))
     >>> loops.phases, loops.rows, loops.nodes

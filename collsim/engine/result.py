@@ -7,10 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from collsim.engine.critical import CriticalPath, critical_path, shared_links, shared_waits
-from collsim.engine.program import LINK, Program, Times
+from collsim.engine.critical import CriticalPath, critical_path
+from collsim.engine.loops import Loops
+from collsim.engine.memory import refuse_beyond_memory
+from collsim.engine.outcome import Outcome
+from collsim.engine.program import LINK, Array, Program, Times
+from collsim.engine.totals import sent_per_rank, station_totals
+from collsim.engine.traffic import link_users, shared_waits
 from collsim.errors import CollsimError
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof
@@ -24,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Result"]
 
-Array = npt.NDArray[Any]
-
 PICO = 1e-12
+WRITTEN_OUT = 250
+"""Bytes of a transfer that is written out, with its edges and visits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +46,11 @@ class Result:
     element_size
         Bytes of an element.
     network, engine
-        Network model; engine that ran it.
+        Network model; engine that ran it (``"reference"`` or ``"compiled"``).
     synchronous
         Whether steps waited for each other.
-    program, times
-        The lowered program and the times of its transfers.
+    lowered, outcome
+        The program as the engine ran it, and what came out.
     checked
         What was proven of the schedule; None if it was not checked.
 
@@ -68,9 +72,49 @@ class Result:
     network: str
     engine: str
     synchronous: bool
-    program: Program
-    times: Times
+    lowered: Program | Loops
+    outcome: Outcome
     checked: Proof | None
+
+    @property
+    def shortcut(self) -> str:
+        """How the compiled engine came to the time without an event queue: ``"sweep"``, ``"jump"``, or ``""``.
+
+        A sweep runs the program in program order, which is exact as long as no transfer overtakes another at a station;
+        a jump skips whole periods of a program that repeats itself. The integers are those of the event queue.
+        """
+        return self.outcome.shortcut
+
+    @property
+    def has_records(self) -> bool:
+        """Whether the times of each transfer were kept."""
+        return self.outcome.times is not None
+
+    @cached_property
+    def program(self) -> Program:
+        """The program written out, a column entry for each transfer."""
+        if isinstance(self.lowered, Program):
+            return self.lowered
+        loops = self.lowered
+        refuse_beyond_memory(
+            loops.transfers * WRITTEN_OUT, f"{loops.transfers:,} transfers, written out,", "expected a smaller run"
+        )
+        return loops.flat()
+
+    @property
+    def times(self) -> Times:
+        """Times of the transfers.
+
+        Raises
+        ------
+        CollsimError
+            If no records were kept.
+        """
+        if self.outcome.times is None:
+            raise CollsimError(
+                f"records: none were kept of {self.transfers:,} transfers; expected a run with records=True"
+            )
+        return self.outcome.times
 
     @property
     def operation(self) -> str:
@@ -80,7 +124,7 @@ class Result:
     @property
     def time_ps(self) -> int:
         """Simulated time in picoseconds."""
-        return self.times.makespan
+        return self.outcome.makespan
 
     @property
     def time(self) -> float:
@@ -103,7 +147,7 @@ class Result:
 
         None where there is none, and for schedules that no form describes: with places, or with paths of their own.
         """
-        schedule, program = self.schedule, self.program
+        schedule, lowered = self.schedule, self.lowered
         if schedule.places or any(phase.block.via is not None for phase in schedule.phases):
             return None
         prediction = predict(
@@ -111,15 +155,22 @@ class Result:
             schedule.collective,
             self.size,
             self.topology,
-            (program.src, program.dst, program.channel),
+            (lowered.src, lowered.dst, lowered.channel),
             synchronous=self.synchronous,
             network=self.network,
             parameters=dict(schedule.parameters),
             element_size=self.element_size,
+            equal=self._cuts_equally,
         )
         if prediction is not None and schedule.edges:
             prediction = prediction.but("written edges pace it")
         return prediction
+
+    @property
+    def _cuts_equally(self) -> bool:
+        elements, rest = divmod(self.size, self.element_size)
+        sizes = self.schedule.elements(elements)
+        return not rest and int(sizes.min()) == int(sizes.max())
 
     @cached_property
     def bound(self) -> Bound:
@@ -148,12 +199,14 @@ class Result:
     @property
     def transfers(self) -> int:
         """Number of transfers."""
-        return self.program.transfers
+        return self.lowered.transfers
 
     @cached_property
     def bytes_sent_per_rank(self) -> Array:
         """Payload bytes that each rank sends to others."""
-        program = self.program
+        if isinstance(self.lowered, Loops):
+            return sent_per_rank(self.lowered, self.schedule.ranks)
+        program = self.lowered
         remote = (program.src != program.dst) & (program.src < self.schedule.ranks)
         sent = np.zeros(self.schedule.ranks, dtype=np.int64)
         np.add.at(sent, program.src[remote], program.bytes[remote])
@@ -232,16 +285,46 @@ class Result:
     @property
     def shared(self) -> list[tuple[str, int]]:
         """Links that more than one pair of ranks uses: (name, pairs), most pairs first."""
-        return [(self.topology.link_name(link), pairs) for link, pairs in shared_links(self.program)]
+        links, pairs = np.unique(link_users(self.lowered)[0], return_counts=True)
+        found = [(int(link), int(number)) for link, number in zip(links, pairs, strict=True) if number > 1]
+        return [(self.topology.link_name(link), n) for link, n in sorted(found, key=lambda item: (-item[1], item[0]))]
 
     @cached_property
+    def _link_totals(self) -> tuple[Array, Array]:
+        """Bytes and busy picoseconds by link."""
+        if isinstance(self.lowered, Loops):
+            by_station = station_totals(self.lowered)
+        else:
+            program, stations = self.lowered, len(self.lowered.station_kind)
+            visitor = np.repeat(np.arange(program.nodes), np.diff(program.visit_ptr))
+            by_station = np.zeros(stations, dtype=np.int64), np.zeros(stations, dtype=np.int64)
+            np.add.at(by_station[0], program.visit_station, program.bytes[visitor])
+            np.add.at(by_station[1], program.visit_station, program.visit_busy)
+        return self._by_link(by_station[0]), self._by_link(by_station[1])
+
+    def _by_link(self, by_station: Array) -> Array:
+        found = np.zeros(self.topology.n_links, dtype=np.int64)
+        on_link = self.lowered.station_kind == LINK
+        found[self.lowered.station_index[on_link]] = by_station[on_link]
+        return found
+
+    @property
+    def link_bytes(self) -> Array:
+        """Payload bytes that cross each link of the topology (by link number)."""
+        return self._link_totals[0]
+
+    @property
     def link_busy_ps(self) -> Array:
         """Picoseconds that each link of the topology spends on the bytes that cross it (by link number)."""
-        program = self.program
-        on_link = program.station_kind[program.visit_station] == LINK
-        busy = np.zeros(self.topology.n_links, dtype=np.int64)
-        np.add.at(busy, program.station_index[program.visit_station[on_link]], program.visit_busy[on_link])
-        return busy
+        return self._link_totals[1]
+
+    @cached_property
+    def link_longest_wait_ps(self) -> Array:
+        """Longest that a transfer waited for each link (by link number), in picoseconds.
+
+        0 in ``alpha_beta`` and ``fluid``, which have no queues at links.
+        """
+        return self._by_link(self.outcome.longest_wait)
 
     def plot(self, **kwargs: Any) -> Axes:
         """Draw the timeline; see `collsim.plot.timeline`."""

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.engine.program import COPY, LINK, REDUCER, SENDER, Program
-from collsim.errors import InputError, ScheduleError, TopologyError
+from collsim.engine.lowering.stations import bind_places, busy_table, places_along, serialisation, stations_of
+from collsim.engine.program import Program
+from collsim.errors import InputError, ScheduleError
 from collsim.schedule.dependencies import explicit_edges, infer, locations
 from collsim.schedule.model import SCRATCH, Schedule, Transfers
 from collsim.topology import Topology
 
-__all__ = ["lower", "serialisation"]
+__all__ = ["lower", "refuse_other_ranks", "refuse_unequal", "serialisation"]
 
 Array = npt.NDArray[Any]
-
-INT64_MAX = 2**63 - 1
-PICOSECONDS = 10**12
 
 
 def lower(
@@ -51,11 +49,7 @@ def lower(
     ScheduleError, TopologyError, InputError
         If ranks do not match, a route is missing, or a time does not fit 64 bits.
     """
-    if schedule.ranks != topology.n_ranks:
-        raise InputError(
-            f"ranks: the schedule has {schedule.ranks}, topology {topology.name!r} has {topology.n_ranks}; "
-            "expected as many"
-        )
+    refuse_other_ranks(schedule, topology)
     transfers = schedule.expand()
     payload = _payload(schedule, transfers, size // element_size) * element_size
     routes = _Routes(schedule, topology, transfers)
@@ -89,23 +83,21 @@ def lower(
         pred_lag=edges[3][order],
         visit_ptr=visit_ptr,
         visit_station=routes.visit_station,
-        visit_busy=_busy(topology, routes, payload[visitor]),
+        visit_busy=_busy(routes, payload[visitor]),
         visit_latency=routes.visit_latency,
-        station_kind=routes.station_kind,
-        station_bandwidth=routes.station_bandwidth,
-        station_index=routes.station_index,
+        station_kind=routes.stations.station_kind,
+        station_bandwidth=routes.stations.station_bandwidth,
+        station_index=routes.stations.station_index,
     )
 
 
-def serialisation(size: int, bandwidth: int) -> int:
-    """Picoseconds that a number of bytes takes at a bandwidth (bytes/s), rounded up, in exact integers.
-
-    Examples
-    --------
-    >>> serialisation(1000, 3 * 10**9)
-    333334
-    """
-    return -(-size * PICOSECONDS // bandwidth)
+def refuse_other_ranks(schedule: Schedule, topology: Topology) -> None:
+    """Refuse a schedule for another number of ranks than the topology has."""
+    if schedule.ranks != topology.n_ranks:
+        raise InputError(
+            f"ranks: the schedule has {schedule.ranks}, topology {topology.name!r} has {topology.n_ranks}; "
+            "expected as many"
+        )
 
 
 def _payload(schedule: Schedule, t: Transfers, elements: int) -> Array:
@@ -115,7 +107,7 @@ def _payload(schedule: Schedule, t: Transfers, elements: int) -> Array:
     src_scratch, dst_scratch = (buffer[owner] == SCRATCH for buffer in (t.src_buffer, t.dst_buffer))
     if not (src_scratch.any() or dst_scratch.any()):
         entries = sizes[t.src_chunks]
-        _refuse_unequal(t, owner, entries, sizes[t.dst_chunks])
+        refuse_unequal(t, owner, t.src_chunks, t.dst_chunks, entries, sizes[t.dst_chunks])
     else:
         entries = _through_scratch(schedule, t, owner, sizes)
     if len(entries) == len(t):
@@ -127,14 +119,21 @@ def _payload(schedule: Schedule, t: Transfers, elements: int) -> Array:
     return payload
 
 
-def _refuse_unequal(t: Transfers, owner: Array, entries: Array, wanted: Array) -> None:
+def refuse_unequal(
+    t: Any, owner: Any, src_chunk: Array, dst_chunk: Array, entries: Array, wanted: Array, first_step: int = 0
+) -> None:
+    """Refuse the first message whose chunks differ in size on its two sides.
+
+    ``t`` has the columns ``step`` (from ``first_step``), ``src`` and ``dst`` by transfer. The others have a value for
+    each chunk of a message, ``owner`` its transfer (or is the slice of transfers, where each has one chunk).
+    """
     bad = entries != wanted
     if bad.any():
         at = int(np.argmax(bad))
-        row = owner[at]
+        step, src, dst = (getattr(t, name)[owner][at] for name in ("step", "src", "dst"))
         raise ScheduleError(
-            f"step {t.step[row]}, {t.src[row]} -> {t.dst[row]}: chunk {t.src_chunks[at]} has {entries[at]} elements, "
-            f"chunk {t.dst_chunks[at]} has {wanted[at]}; expected a number of elements that the chunks divide"
+            f"step {first_step + step}, {src} -> {dst}: chunk {src_chunk[at]} has {entries[at]} elements, "
+            f"chunk {dst_chunk[at]} has {wanted[at]}; expected a number of elements that the chunks divide"
         )
 
 
@@ -157,7 +156,7 @@ def _through_scratch(schedule: Schedule, t: Transfers, owner: Array, sizes: Arra
                 held[dst[e]] = int(entries[e])
     inside = ~np.array(to_scratch)
     wanted = np.where(inside, dst_size, entries)
-    _refuse_unequal(t, owner, entries, wanted)
+    refuse_unequal(t, owner, t.src_chunks, t.dst_chunks, entries, wanted)
     return entries
 
 
@@ -165,10 +164,17 @@ class _Routes:
     """Stations of each transfer: found once for each distinct (src, dst, channel, path, reduces), then dealt out."""
 
     def __init__(self, schedule: Schedule, topology: Topology, t: Transfers) -> None:
-        ranks, nodes, links = schedule.ranks, topology.n_nodes, topology.n_links
         node_of = topology.rank_nodes
         if schedule.places:
-            node_of = np.concatenate([node_of, _bind_places(schedule, topology, t)])
+            owner = np.repeat(np.arange(len(t)), np.diff(t.ptr))
+
+            def sends_twice(place: int) -> bool:
+                sent = t.src_chunks[t.src[owner] == place]
+                return len(np.unique(sent)) != len(sent)
+
+            node_of = bind_places(
+                schedule, topology, lambda place: bool((t.reduce & (t.dst == place)).any()), sends_twice
+            )
         keys = np.stack([t.src, t.dst, t.channel, t.via, t.reduce], axis=0).astype(np.int64)
         code, at = np.zeros(len(t), dtype=np.int64), 1
         for column in keys:  # one number a combination: sorting numbers is much quicker than sorting rows
@@ -176,112 +182,20 @@ class _Routes:
             code = code + (column - low) * at
             at *= int(column.max(initial=0)) - low + 1
         _, first, which = np.unique(code, return_index=True, return_inverse=True)
-        src, dst, channel, via, reduce = keys[:, first]
-        route_ptr, route_links = self._routes(schedule, topology, node_of, src, dst, channel, via)
-        engines: dict[tuple[int, int], int] = {}
-        stations: list[int] = []
-        latencies: list[int] = []
-        ptr = [0]
-        overhead, engine_rate, reduce_rate = (
-            getattr(topology, name).tolist() for name in ("send_overhead", "channel_bandwidth", "reduce_bandwidth")
-        )
-        latency = topology.link_latency.tolist()
-        # stations: links, then senders and reducers of nodes, then copy engines
-        rows = zip(src.tolist(), dst.tolist(), channel.tolist(), reduce.tolist(), strict=True)
-        for i, (a, b, c, reduces) in enumerate(rows):
-            source, sink = int(node_of[a]), int(node_of[b])
-            if a != b:
-                if overhead[source]:
-                    stations.append(links + source)
-                    latencies.append(0)
-                if engine_rate[source]:
-                    number = engines.setdefault((source, c), len(engines))
-                    stations.append(links + 2 * nodes + number)
-                    latencies.append(0)
-                route = route_links[route_ptr[i] : route_ptr[i + 1]].tolist()
-                stations += route
-                latencies += [latency[link] for link in route]
-            if reduces and b < ranks and reduce_rate[sink]:
-                stations.append(links + nodes + sink)
-                latencies.append(0)
-            ptr.append(len(stations))
-        starts, counts = np.array(ptr[:-1], dtype=np.int64)[which], np.diff(ptr).astype(np.int64)[which]
-        self.visit_ptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        pick = np.repeat(starts - self.visit_ptr[:-1], counts) + np.arange(self.visit_ptr[-1])
-        self.visit_station = np.array(stations, dtype=np.int64)[pick]
-        self.visit_latency = np.array(latencies, dtype=np.int64)[pick]
-        owners = [source for source, _ in engines]
-        self.station_kind = np.repeat([LINK, SENDER, REDUCER, COPY], [links, nodes, nodes, len(engines)])
-        self.station_index = np.concatenate(
-            [np.arange(links), np.arange(nodes), np.arange(nodes), np.arange(len(engines))]
-        )
-        self.station_bandwidth = np.concatenate(
-            [topology.link_bandwidth, np.zeros(nodes, dtype=np.int64), topology.reduce_bandwidth,
-             topology.channel_bandwidth[np.array(owners, dtype=np.int64)]]
-        )  # fmt: skip
-
-    def _routes(
-        self, schedule: Schedule, topology: Topology, node_of: Array, src: Array, dst: Array, channel: Array, via: Array
-    ) -> tuple[Array, Array]:
-        if (via < 0).all():
-            return topology.route_nodes(node_of[src], node_of[dst], channel)
-        parts: list[tuple[int, ...]] = []
-        for a, b, c, v in zip(src.tolist(), dst.tolist(), channel.tolist(), via.tolist(), strict=True):
-            stops = schedule.paths[v] if v >= 0 else ()
-            parts.append(topology.route_via(int(node_of[a]), int(node_of[b]), stops, c) if a != b else ())
-        ptr = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
-        return ptr, np.array([link for part in parts for link in part], dtype=np.int64)
+        self.stations = stations_of(schedule, topology, node_of, *keys[:, first])
+        self.visit_ptr, pick = places_along(self.stations.route_ptr, which)
+        self.visit_station = self.stations.route_station[pick].astype(np.int64)
+        self.visit_latency = self.stations.route_latency[pick]
 
 
-def _bind_places(schedule: Schedule, topology: Topology, t: Transfers) -> Array:
-    """Topology nodes of the places; they must be able to do what the schedule asks of them."""
-    nodes = np.array([topology.node_index(name) for name in schedule.places], dtype=np.int64)
-    for i, node in enumerate(nodes.tolist()):
-        place = schedule.ranks + i
-        if topology.kinds[node] != "switch" or not topology.forwards[node]:
-            raise TopologyError(
-                f"{topology.nodes[node]}: a place must be a switch that forwards, got a {topology.kinds[node]}"
-            )
-        if node in nodes[:i]:
-            raise TopologyError(
-                f"{topology.nodes[node]}: named twice among the places of the schedule; expected it once"
-            )
-        if not topology.reduces[node] and (t.reduce & (t.dst == place)).any():
-            raise TopologyError(
-                f"{topology.nodes[node]}: the schedule reduces in it; expected `reduces: true` on that node"
-            )
-        if not topology.multicasts[node]:
-            owner = np.repeat(np.arange(len(t)), np.diff(t.ptr))
-            sent = t.src_chunks[t.src[owner] == place]
-            if len(np.unique(sent)) != len(sent):
-                raise TopologyError(
-                    f"{topology.nodes[node]}: the schedule sends a chunk from it more than once; expected "
-                    "`multicasts: true` on that node"
-                )
-    return nodes
-
-
-def _busy(topology: Topology, routes: _Routes, payload: Array) -> Array:
-    """Picoseconds that each visit holds its station: a table of the distinct (bytes, bandwidth)."""
-    kind, rate = routes.station_kind[routes.visit_station], routes.station_bandwidth[routes.visit_station]
+def _busy(routes: _Routes, payload: Array) -> Array:
+    """Picoseconds that each visit holds its station: a table of the distinct (bytes, rate)."""
+    rates, rate_of = routes.stations.rates()
     sizes, size_index = np.unique(payload, return_inverse=True)
-    rates, rate_index = np.unique(rate, return_inverse=True)
-    table = np.zeros((len(sizes), len(rates)), dtype=np.int64)
-    needed = np.zeros(table.shape, dtype=bool)
+    rate_index = rate_of[routes.visit_station]
+    needed = np.zeros((len(sizes), len(rates)), dtype=np.bool_)
     needed[size_index, rate_index] = True
-    for i, j in np.argwhere(needed).tolist():
-        if rates[j]:
-            value = serialisation(int(sizes[i]), int(rates[j]))
-            if value > INT64_MAX:
-                raise InputError(
-                    f"size: {sizes[i]:,} bytes at {rates[j]:,} bytes/s take over 106 days, which 64 bits of "
-                    "picoseconds do not hold; expected a smaller size"
-                )
-            table[i, j] = value
-    busy: Array = table[size_index, rate_index]
-    is_sender = kind == SENDER
-    if is_sender.any():
-        busy[is_sender] = topology.send_overhead[routes.station_index[routes.visit_station[is_sender]]]
+    busy: Array = busy_table(sizes, rates, needed)[size_index, rate_index]
     return busy
 
 

@@ -1,0 +1,56 @@
+"""A progress bar on a terminal, for runs that take a while."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+from collsim.engine.outcome import Pulse, no_pulse
+
+__all__ = ["progress"]
+
+QUIET = 2.0
+"""Seconds without a bar."""
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Pulse]:
+    """Give a function that engines call with (transfers done, all transfers), and draw a bar after two seconds.
+
+    The bar goes to stderr, only if that is a terminal, and is wiped off at the end, whatever ends the run.
+    """
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield no_pulse
+        return
+    bar: Any = None
+    task: Any = None
+    since = monotonic()
+
+    def pulse(done: int, total: int) -> None:
+        nonlocal bar, task
+        if bar is None:
+            if monotonic() - since < QUIET or done >= total:
+                return
+            bar = _bar()
+            task = bar.add_task(what, total=total)
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield pulse
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("of {task.total:,} transfers"),
+        TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+    )  # fmt: skip

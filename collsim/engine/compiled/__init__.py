@@ -1,0 +1,1 @@
+"""The compiled engine: Numba kernels over `Loops`, imported only when used."""

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collsim.engine import memory
+from collsim.errors import InputError
+
+
+def test_what_is_free_is_known_and_sane():
+    free = memory.free_memory()
+    assert free is None or 10**6 < free < 10**16
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "max").write_text("5000000\n")
+    (tmp_path / "current").write_text("2000000\n")
+    monkeypatch.setattr(memory, "CGROUPS", ((str(tmp_path / "max"), str(tmp_path / "current")),))
+    assert memory.free_memory() == 3_000_000
+    (tmp_path / "max").write_text("max\n")
+    assert memory.free_memory() == memory._machine()
+
+
+def test_too_much_is_refused_with_both_numbers_and_the_remedy(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 3 * 10**9)
+    memory.refuse_beyond_memory(3 * 10**9, "they", "buy more")
+    with pytest.raises(InputError, match=r"^memory: they need about 42 GB, 3\.0 GB are free; buy more$"):
+        memory.refuse_beyond_memory(42 * 10**9, "they", "buy more")
+
+
+def test_an_unknown_amount_refuses_nothing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
+    memory.refuse_beyond_memory(10**30, "they", "buy more")
