@@ -29,13 +29,20 @@ from tests.strategies import naive_rows
 ALL = [(operation, name) for operation, names in algorithms.available().items() for name in names]
 ROOTED = ("broadcast", "reduce")
 TREES = ["binomial_tree", "double_binary_tree", "ring", "tree"]
+GATHERING = ["bidirectional_ring", "bruck", "circulant", "pat", "ring", "swing"]
 ANY_RANKS = {
-    "all_reduce": ["bidirectional_ring", *TREES],
-    "reduce_scatter": ["bidirectional_ring", "ring"],
-    "all_gather": ["bidirectional_ring", "ring"],
-    "broadcast": TREES,
-    "reduce": TREES,
-}
+    "all_reduce": [*GATHERING, "bine", "binomial_tree", "double_binary_tree", "halving_doubling", "one_shot",
+                   "recursive_doubling", "tree", "two_shot"],
+    "reduce_scatter": [*GATHERING, "direct"],
+    "all_gather": [*GATHERING, "direct"],
+    "broadcast": [*TREES, "linear", "scatter_all_gather"],
+    "reduce": [*TREES, "linear", "reduce_scatter_gather"],
+    "scatter": ["binomial_tree", "linear"],
+    "gather": ["binomial_tree", "linear"],
+    "all_to_all": ["bruck", "direct", "hierarchical", "nccl_p2p", "pairwise"],
+    "barrier": ["dissemination", "tree"],
+    "send_recv": ["ring"],
+}  # fmt: skip
 """These take any number of ranks and elements; others may refuse some."""
 
 COMMON = {"channels": (1, 3), "slices": (1, 4), "k": (1, 2, 3, 5)}
@@ -124,7 +131,7 @@ def test_proven_and_executed(operation: str, name: str, ranks: int) -> None:
     for number, schedule in enumerate(built(operation, name, ranks)):
         proof = check(schedule)
         assert (proof.complete, proof.unused, proof.warnings) == (True, (), ())
-        assert str(proof) == f"checked: all {schedule.chunks} chunks"
+        assert str(proof) == f"checked: all {schedule.chunks:,} chunks"
         executed(schedule, sizes[number % len(sizes)], seed=number)
         executed(schedule, 8 * schedule.chunks if schedule.chunks < 40 else 37, seed=number)
 

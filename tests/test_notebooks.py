@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
 from nbclient import NotebookClient
+
+from collsim import Collective, ScheduleBuilder, simulate
+from collsim.algorithms import bidirectional_ring_all_reduce
+from collsim.topology import bidirectional_ring
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
@@ -35,8 +40,24 @@ def pictures(notebook: Any) -> list[int]:
     ]
 
 
-def test_the_first_notebook_is_there() -> None:
-    assert "01-first-all-reduce.ipynb" in [path.name for path in NOTEBOOKS]
+def test_the_notebooks_are_there() -> None:
+    names = [path.name for path in NOTEBOOKS]
+    assert names[:2] == ["01-first-all-reduce.ipynb", "02-write-your-own-algorithm.ipynb"]
+
+
+def test_the_function_of_the_second_notebook_is_the_shipped_one() -> None:
+    cells = read(FOLDER / "02-write-your-own-algorithm.ipynb").cells
+    (source,) = (cell.source for cell in cells if cell.cell_type == "code" and "def two_way_ring" in cell.source)
+    function = source.partition("\n\n\n")[0]
+    assert len(function.splitlines()) <= 10
+    names = {"np": np, "Collective": Collective, "ScheduleBuilder": ScheduleBuilder}
+    exec(function, names)
+    for ranks in range(1, 12):
+        mine, shipped = names["two_way_ring"](ranks), bidirectional_ring_all_reduce(ranks)
+        assert (mine.steps, mine.transfers) == (shipped.steps, shipped.transfers)
+        machine = bidirectional_ring(ranks, bandwidth="50GB/s", latency="1us")
+        size = 64 * mine.chunks
+        assert simulate(mine, machine, size).time_ps == simulate(shipped, machine, size).time_ps
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
