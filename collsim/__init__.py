@@ -34,7 +34,7 @@ _HOME = {
     "load_topology": "collsim.topology",
     "run": "collsim.engine.simulate",
     "simulate": "collsim.engine.simulate",
-    "window": "collsim.schedule.dependencies",
+    "window": "collsim.schedule.window",
 }
 _ROOMS = ("algorithms", "collective", "engine", "errors", "plot", "schedule", "testing", "theory", "topology", "units")
 
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
     from collsim.engine.simulate import run, simulate
     from collsim.schedule import Schedule, ScheduleBuilder
     from collsim.schedule.check import Proof, check
-    from collsim.schedule.dependencies import window
     from collsim.schedule.execute import execute
+    from collsim.schedule.window import window
     from collsim.topology import Topology, load_topology
 
 

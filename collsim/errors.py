@@ -19,11 +19,15 @@ __all__ = [
     "TopologyError",
     "did_you_mean",
     "one_of",
+    "shown",
 ]
 
 
 class CollsimError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library; lines of a message become one (a value of a user may be shown in several)."""
+
+    def __init__(self, message: object = "", /) -> None:
+        super().__init__(" ".join(message.split()) if isinstance(message, str) and "\n" in message else message)
 
 
 class InputError(CollsimError, ValueError):
@@ -100,6 +104,25 @@ class DeadlockError(CollsimError):
         self.cycle = cycle
 
 
+def shown(value: object) -> str:
+    """Return a value that a user gave as text of one line, cut where it is long.
+
+    Examples
+    --------
+    >>> shown("ring"), shown([1, 2]), len(shown(list(range(1000))))
+    ("'ring'", '[1, 2]', 200)
+    """
+    try:
+        text = " ".join(line.strip() for line in repr(value).splitlines())
+    except Exception:  # numbers of thousands of digits, things that cannot be shown
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 3] + "..."
+
+
+MOST_SHOWN = 200
+"""Letters of a value that messages show."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest of ``known``, or an empty text.
 
@@ -134,4 +157,5 @@ def one_of(what: str, value: object, known: Iterable[str]) -> str:
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
-    raise InputError(f"{what}: expected one of {', '.join(names)}, got {value!r}" + did_you_mean(str(value), names))
+    hint = did_you_mean(value, names) if isinstance(value, str) else ""
+    raise InputError(f"{what}: expected one of {', '.join(names)}, got {shown(value)}{hint}")

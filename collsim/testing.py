@@ -13,129 +13,31 @@ In a test of yours it is one line::
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from collsim.engine.asked import machines, missing, numbers, roots_of, with_order
+from collsim.engine.cases import Case, Report, Timing
 from collsim.engine.fit import fitted
 from collsim.engine.program import NETWORKS
-from collsim.engine.sanity import refuse_apart, refuse_too_fast, refuse_too_little
+from collsim.engine.sanity import least_share, refuse_apart, refuse_too_fast, refuse_too_little
 from collsim.engine.simulate import simulate
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError, ScheduleError
 from collsim.schedule import Schedule
 from collsim.schedule.check import check
 from collsim.schedule.compare import wrong_elements
 from collsim.topology import Topology, bidirectional_ring, fully_connected, load_topology, switch
-from collsim.units import format_size
 
 __all__ = ["Case", "Report", "Timing", "check_algorithm", "check_ranks", "check_topology", "wrong_elements"]
 
 Maker = Callable[..., Schedule]
 
-ALL_ROOTS = 9
-"""Up to this many ranks every root is tried, above the first two, the middle one and the last."""
+TOO_MUCH = 2 - 1e-9
+"""From this many times the least that a rank must send the battery says so."""
 MOST_MOVES = 50_000
 """Schedules of more transfers are proven, but not executed on data, timed or written as text: it would take minutes."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """What was found for one number of ranks.
-
-    Attributes
-    ----------
-    ranks
-        The number of ranks.
-    roots
-        Roots that were tried; empty where the function takes none.
-    chunks, steps, transfers
-        Of the schedule (that of the last root).
-    volume
-        Most bytes that a rank sends, over the size; None where it was not simulated.
-    notes
-        What was left out and why, and what the proof has to say beyond "it holds".
-    refused
-        Why the function refuses this number of ranks; None if it takes it.
-
-    Examples
-    --------
-    >>> from collsim.algorithms import ring_all_reduce
-    >>> print(check_ranks(ring_all_reduce, 8))
-    N=8     ok            8 chunks      14 steps       112 transfers, a rank sends at most 1.75 S
-    """
-
-    ranks: int
-    roots: tuple[int, ...] = ()
-    chunks: int = 0
-    steps: int = 0
-    transfers: int = 0
-    volume: float | None = None
-    notes: tuple[str, ...] = ()
-    refused: str | None = None
-
-    def __str__(self) -> str:
-        if self.refused is not None:
-            return f"N={self.ranks:<5} refused  {self.refused}"
-        text = f"N={self.ranks:<5} ok       {self.chunks:>6,} chunks  {self.steps:>6,} steps "
-        text += f"{self.transfers:>9,} transfers"
-        text += "" if self.volume is None else f", a rank sends at most {self.volume:.4g} S"
-        text += f", {len(self.roots)} root{'s' * (len(self.roots) > 1)}" if self.roots else ""
-        return "; ".join([text, *self.notes])
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What was found on one machine.
-
-    Attributes
-    ----------
-    topology, case
-        Its name; what the proof and the data said, as for numbers of ranks, or the refusal.
-    efficiency
-        By size in bytes: the lower bound over the simulated time.
-    engines
-        Engines that were compared, transfer by transfer.
-    """
-
-    topology: str
-    case: Case
-    efficiency: dict[int, float]
-    engines: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        if self.case.refused is not None:
-            return f"{self.topology}: refused  {self.case.refused}"
-        shown = [f"{100 * part:.2f} % of the bound at {format_size(size)}" for size, part in self.efficiency.items()]
-        same = [f"{' and '.join(self.engines)} engine agree"] if len(self.engines) > 1 else []
-        return f"{self.topology}: ok  " + "; ".join([", ".join(shown), *same, *self.case.notes])
-
-
-@dataclass(frozen=True)
-class Report:
-    """What `check_algorithm` found; its text has a line for each number of ranks and each machine.
-
-    Attributes
-    ----------
-    name
-        Name of the function.
-    cases, timings
-        One for each number of ranks; one for each machine.
-    """
-
-    name: str
-    cases: tuple[Case, ...]
-    timings: tuple[Timing, ...] = ()
-
-    @property
-    def accepted(self) -> tuple[int, ...]:
-        """Numbers of ranks that the function takes."""
-        return tuple(case.ranks for case in self.cases if case.refused is None)
-
-    def __str__(self) -> str:
-        return "\n".join([self.name, *(f"  {line}" for line in (*self.cases, *self.timings))])
 
 
 def check_algorithm(
@@ -144,7 +46,7 @@ def check_algorithm(
     ranks: Iterable[int] = range(1, 18),
     roots: Sequence[int] | None = None,
     elements: Sequence[int] | None = None,
-    topologies: Iterable[Topology | str] = (),
+    topologies: Topology | str | Iterable[Topology | str] = (),
 ) -> Report:
     """Put a function that returns schedules through the whole battery.
 
@@ -152,17 +54,19 @@ def check_algorithm(
     ----------
     function
         Called as ``function(n)``, or ``function(n, root=r)`` if it has a parameter ``root``. It may refuse a number of
-        ranks by raising `AlgorithmError`.
+        ranks by raising `AlgorithmError`. Where it has other parameters without a default all numbers of ranks count as
+        refused, and machines that do not have them.
     ranks
         Numbers of ranks to try.
     roots
-        Roots to try (those below the number of ranks); every root up to 9 ranks, some above, if not given.
+        Roots to try (those below the number of ranks); every root up to 9 ranks, some above, if not given, and on
+        machines the first, the middle and the last one.
     elements
         Numbers of elements to execute on; by default 0, 1, and numbers below, at and above the number of ranks.
     topologies
-        Machines to time it on as well, or their names, each with the ranks that it has. What the function takes from a
-        machine (see `collsim.engine.fit`) is filled in. Where Numba is installed the compiled engine must give the
-        times of the reference engine for each transfer.
+        A machine to time it on as well, its name, or several, each with the ranks that it has. What the function takes
+        from a machine (see `collsim.engine.fit`) is filled in. Where Numba is installed the compiled engine must give
+        the times of the reference engine for each transfer.
 
     Returns
     -------
@@ -175,6 +79,8 @@ def check_algorithm(
         Naming N (and the root) of the first schedule that is wrong, and what is wrong with it.
     AlgorithmError
         If the function does not return schedules of N ranks, or refuses every N and every machine.
+    InputError
+        If what is to be tried cannot be: ranks or roots that are no numbers, no root below some N.
 
     Examples
     --------
@@ -186,7 +92,8 @@ def check_algorithm(
     >>> print(check_algorithm(star_broadcast, ranks=[2, 3]))
     star_broadcast
       N=2     ok            1 chunks       1 steps         1 transfers, a rank sends at most 1 S, 2 roots
-      N=3     ok            1 chunks       1 steps         2 transfers, a rank sends at most 2 S, 3 roots
+      N=3     ok            1 chunks       1 steps         2 transfers, a rank sends at most 2 S (2 times what
+      any algorithm must), 3 roots
 
     >>> def forgets_the_last(ranks, root=0):
     ...     b = ScheduleBuilder(Collective("broadcast", ranks, root), chunks=1)
@@ -197,8 +104,9 @@ def check_algorithm(
     collsim.errors.ProofError: N=2, root 0: rank 1, chunk 0: ...
     """
     name = getattr(function, "__name__", repr(function))
-    cases = tuple(check_ranks(function, n, roots=roots, elements=elements) for n in ranks)
-    timings = tuple(check_topology(function, topology, elements=elements) for topology in topologies)
+    todo, named = numbers("ranks", ranks, 1), machines(topologies)
+    cases = tuple(check_ranks(function, n, roots=roots, elements=elements) for n in todo)
+    timings = tuple(check_topology(function, machine, roots=roots, elements=elements) for machine in named)
     tried = (*cases, *(timing.case for timing in timings))
     if not tried:
         raise InputError("ranks: expected at least one number of ranks, got none")
@@ -217,15 +125,16 @@ def check_ranks(
     Case
         With the reason in ``refused`` if the function raised `AlgorithmError`.
     """
-    tried: tuple[int, ...] = ()
-    if "root" in inspect.signature(function).parameters:
-        few = range(ranks) if ranks <= ALL_ROOTS else (0, 1, ranks // 2, ranks - 1)
-        tried = tuple(root for root in (few if roots is None else roots) if root < ranks)
+    (ranks,) = numbers("ranks", [ranks], 1)
+    elements = None if elements is None else numbers("elements", elements, 0)
+    tried = roots_of(function, ranks, roots, few=False)
     notes: dict[str, None] = {}
     volume: float | None = None
     for root in tried or (0,):
         where = f"N={ranks}" + (f", root {root}" if tried else "")
-        arguments = {"root": root} if tried else {}
+        arguments = with_order(function, ranks, {"root": root} if tried else {})
+        if (why := missing(function, arguments)) is not None:
+            return Case(ranks, tried, refused=why)
         try:
             schedule = _made(function, ranks, arguments, where)
         except _Refused as refusal:
@@ -237,10 +146,19 @@ def check_ranks(
                 sent, left_out = _on_machines(schedule)
                 volume = volume if sent is None else max(sent, volume or 0.0)
                 notes |= dict.fromkeys(left_out)
-    return Case(ranks, tried, schedule.chunks, schedule.steps, schedule.transfers, volume, tuple(notes))
+    least = least_share(schedule.collective)
+    excess = volume / least if volume is not None and least and volume >= TOO_MUCH * least else None
+    found = (schedule.chunks, schedule.steps, schedule.transfers)
+    return Case(ranks, tried, *found, volume, tuple(notes), excess=excess)
 
 
-def check_topology(function: Maker, topology: Topology | str, *, elements: Sequence[int] | None = None) -> Timing:
+def check_topology(
+    function: Maker,
+    topology: Topology | str,
+    *,
+    roots: Sequence[int] | None = None,
+    elements: Sequence[int] | None = None,
+) -> Timing:
     """Put a function through the battery on one machine; parameters and errors as in `check_algorithm`.
 
     Examples
@@ -249,33 +167,49 @@ def check_topology(function: Maker, topology: Topology | str, *, elements: Seque
     >>> print(check_topology(ring_all_gather, "ring8"))  # doctest: +ELLIPSIS
     ring8: ok  99.87 % of the bound at 512B, 76.33 % of the bound at 1MiB, 99.97 % of the bound at 1GiB...
     """
-    machine = load_topology(topology) if isinstance(topology, str) else topology
+    (named,) = machines([topology])
+    machine = load_topology(named) if isinstance(named, str) else named
     n = machine.n_ranks
-    try:
-        arguments = fitted(function, machine, {})
-        schedule = _made(function, n, arguments, machine.name)
-    except _Misfit:
-        raise
-    except AlgorithmError as refusal:
-        return Timing(machine.name, Case(n, refused=str(refusal)), {})
-    efficiency = {}
+    elements = None if elements is None else numbers("elements", elements, 0)
+    tried = roots_of(function, n, roots, few=True)
+    efficiency: dict[int, float] = {}
     engines = ("reference", "compiled") if find_spec("numba") is not None else ("reference",)
-    with _told(machine.name):
-        notes = _right(schedule, function(n, **arguments), elements)
-        if schedule.transfers > MOST_MOVES:
-            engines = engines[-1:]
-        for size in _sizes(schedule):
-            result = simulate(schedule, machine, size, check=False)
-            refuse_too_fast(result)
-            efficiency[size] = result.efficiency
-        for network in NETWORKS:
-            size = _sizes(schedule)[0]
-            runs = [simulate(schedule, machine, size, network=network, engine=one, check=False) for one in engines]
-            refuse_too_fast(runs[0])
-            if len(runs) > 1:
-                refuse_apart(runs[0], runs[1], f"the engines differ in {network}")
-    case = Case(n, (), schedule.chunks, schedule.steps, schedule.transfers, None, tuple(notes))
+    notes: dict[str, None] = {}
+    for root in tried or (0,):
+        where = machine.name + (f", root {root}" if tried else "")
+        try:
+            arguments = with_order(function, n, fitted(function, machine, {"root": root} if tried else {}))
+            if (why := missing(function, arguments)) is not None:
+                return Timing(machine.name, Case(n, tried, refused=why), {})
+            schedule = _made(function, n, arguments, where)
+        except _Misfit:
+            raise
+        except AlgorithmError as refusal:
+            return Timing(machine.name, Case(n, tried, refused=str(refusal)), {})
+        with _told(where):
+            notes |= _right(schedule, function(n, **arguments), elements)
+            if schedule.transfers > MOST_MOVES:
+                engines = engines[-1:]
+            for size, part in _timed(schedule, machine, engines).items():
+                efficiency[size] = min(part, efficiency.get(size, part))
+    case = Case(n, tried, schedule.chunks, schedule.steps, schedule.transfers, None, tuple(notes))
     return Timing(machine.name, case, efficiency, engines)
+
+
+def _timed(schedule: Schedule, machine: Topology, engines: tuple[str, ...]) -> dict[int, float]:
+    """Run a schedule on a machine, on all engines; return the efficiency of each size."""
+    efficiency = {}
+    for size in _sizes(schedule):
+        result = simulate(schedule, machine, size, check=False)
+        refuse_too_fast(result)
+        efficiency[size] = result.efficiency
+    for network in NETWORKS:
+        size = _sizes(schedule)[0]
+        runs = [simulate(schedule, machine, size, network=network, engine=one, check=False) for one in engines]
+        refuse_too_fast(runs[0])
+        if len(runs) > 1:
+            refuse_apart(runs[0], runs[1], f"the engines differ in {network}")
+    return efficiency
 
 
 class _Misfit(AlgorithmError):

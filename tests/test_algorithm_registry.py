@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim import Collective, Schedule, ScheduleBuilder, algorithms, check
+from collsim import Collective, Schedule, ScheduleBuilder, algorithms, check, run, topology
 from collsim.algorithms import registry
-from collsim.errors import AlgorithmError, InputError
+from collsim.errors import AlgorithmError, CollsimError, InputError, one_of, shown
+from collsim.topology.structure import rank_routes
 
 
 @pytest.fixture
@@ -259,3 +260,70 @@ def test_ranks_beyond_memory_are_refused(operation: str, name: str) -> None:
         AlgorithmError, match=r"^ranks, channels and slices: [\d,]{17,} rows are more than the 67,108,864 "
     ):
         algorithms.build(operation, name, 2**40)
+
+
+# labels
+
+
+@pytest.mark.usefixtures("_table")
+def test_none_is_a_label_where_it_is_not_the_default() -> None:
+    def unpaced(ranks: int, root: int = 0, *, window: Any = 1, off: Any = None) -> Schedule:
+        return flat(ranks, root)
+
+    make = algorithms.algorithm("broadcast", "unpaced")(unpaced)
+    assert make(3).parameters == {"window": 1}
+    assert make(3, window=None).parameters == {"window": None}
+    assert make(3, off=0).parameters == {"window": 1, "off": 0}
+
+
+def test_theory_sees_that_nothing_is_paced() -> None:
+    for window in (None, 0):
+        result = run("all_to_all", topology.switch(8), 1 << 10, "pairwise", window=window)
+        assert result.schedule.parameters == {"window": window}
+        assert result.theory is not None
+        assert result.theory.holds
+        assert float(result.theory) == pytest.approx(result.time, rel=1e-9)
+
+
+def test_large_tables_are_labelled_by_a_word() -> None:
+    routes = rank_routes(topology.ring(16))
+    assert routes is not None
+    schedule = algorithms.multitree_all_reduce(16, routes=routes)
+    assert schedule.parameters == {"routes": "given", "limit": 256}
+    text = str(schedule)
+    assert max(map(len, text.splitlines())) < 120
+    read = Schedule.from_text(text)
+    assert (read, read.parameters) == (schedule, schedule.parameters)
+    assert algorithms.multitree_all_reduce(4).parameters == {"limit": 256}
+    short = {(0, 1): ("a",), (1, 0): ("b",)}
+    assert algorithms.multitree_all_reduce(2, routes=short).parameters["routes"] == short
+
+
+@pytest.mark.parametrize("name", [2, ["ring"], None, (), np.array("ring")])
+def test_names_that_are_no_text(name: Any) -> None:
+    with pytest.raises(AlgorithmError, match=r"^algorithm: send_recv has ring, got ") as caught:
+        algorithms.build("send_recv", name, 4)
+    assert str(caught.value).endswith(f"got {name!r}")
+
+
+# messages
+
+
+def test_messages_are_one_line() -> None:
+    table = np.arange(4).reshape(2, 2)
+    assert len(repr(table).splitlines()) == 2
+    assert shown(table) == "array([[0, 1], [2, 3]])"
+    assert str(CollsimError("a\n  b")) == "a b"
+    assert str(CollsimError("a  b")) == "a  b"
+    with pytest.raises(InputError) as caught:
+        algorithms.build("all_reduce", "ring", table)  # type: ignore[arg-type]
+    assert str(caught.value) == "ranks: expected a whole number of at least 1, got array([[0, 1], [2, 3]])"
+
+
+def test_values_are_shown_however_odd_they_are() -> None:
+    assert shown(10**5000) == "<int>"
+    assert (len(shown("x" * 1000)), shown("x" * 1000)[-4:]) == (200, "x...")
+    for value, text in ((10**5000, "<int>"), ([2], "[2]"), (None, "None"), (b"a", "b'a'")):
+        with pytest.raises(InputError) as caught:
+            one_of("word", value, ("a", "b"))
+        assert str(caught.value) == f"word: expected one of a, b, got {text}"

@@ -22,7 +22,7 @@ from collsim import Schedule, algorithms, check
 from collsim.algorithms.double_binary_tree import _tree_edges, double_binary_tree_parents
 from collsim.collective import OPERATIONS
 from collsim.collective import ROOTED as HAVE_A_ROOT
-from collsim.errors import AlgorithmError, InputError, ScheduleError
+from collsim.errors import AlgorithmError, ScheduleError
 from tests.answers import run_both_ways
 from tests.strategies import naive_rows
 
@@ -342,51 +342,3 @@ def test_large_rings_stay_small(name: str) -> None:
     columns = [value for phase in schedule.phases for part in (phase, phase.block) for value in vars(part).values()]
     size = sum(value.nbytes for value in columns if isinstance(value, np.ndarray))
     assert ways * 6_000_000 < size < ways * 10_000_000
-
-
-# refusals
-
-
-@pytest.mark.parametrize(("operation", "name"), ALL)
-def test_bad_ranks(operation: str, name: str) -> None:
-    function = algorithms.find(operation, name)
-    for ranks in (0, -1, 2.5, True, "4", None):
-        with pytest.raises(InputError, match=rf"^ranks: expected a whole number of at least 1, got {ranks!r}$"):
-            function(ranks)
-
-
-@pytest.mark.parametrize(("operation", "name"), [pair for pair in ALL if pair[0] in HAVE_A_ROOT])
-def test_bad_roots(operation: str, name: str) -> None:
-    function = algorithms.find(operation, name)
-    for root in (4, -1):
-        with pytest.raises(InputError, match=rf"^root: expected a rank from 0 to 3, got {root}$"):
-            function(4, root=root)
-    with pytest.raises(InputError, match=r"^root: expected a rank \(a whole number\), got 1.5$"):
-        function(4, root=1.5)
-
-
-@pytest.mark.parametrize(("operation", "name"), ALL)
-def test_bad_parameters(operation: str, name: str) -> None:
-    ranks = min(accepted(operation, name), key=lambda ranks: abs(ranks - 4))
-    for parameter in COMMON.keys() & parameters_of(operation, name):
-        for value in (0, -1, 1.5, True, "2"):
-            with pytest.raises(
-                AlgorithmError, match=rf"^{parameter}: expected a whole number of at least 1, got {value!r}$"
-            ):
-                algorithms.build(operation, name, ranks, **{parameter: value})
-    if "order" not in parameters_of(operation, name):
-        return
-    right = list(range(ranks))
-    wrong = [right[1:], [*right, 0], [rank + 1 for rank in right], [*right[1:], 0.0], "0123", 5, [[0], right]]
-    for order in wrong:
-        with pytest.raises(AlgorithmError) as caught:
-            algorithms.build(operation, name, ranks, order=order)
-        assert str(caught.value) == f"order: expected each of the ranks 0 to {ranks - 1} once, got {order!r}"
-
-
-@pytest.mark.parametrize(("operation", "name"), ALL)
-def test_absurd_parameters_are_refused_before_memory_is_used(operation: str, name: str) -> None:
-    ranks = min(accepted(operation, name), key=lambda ranks: abs(ranks - 8))
-    for parameter in {"slices", "channels"} & set(parameters_of(operation, name)):
-        with pytest.raises(AlgorithmError, match=r"rows are more than the 67,108,864 that a schedule can have"):
-            algorithms.build(operation, name, ranks, **{parameter: 10**12})

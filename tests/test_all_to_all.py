@@ -22,7 +22,7 @@ from collsim.algorithms.bruck_all_to_all import bruck_all_to_all
 from collsim.engine.lowering.lower import lower
 from collsim.engine.program import LINK
 from collsim.engine.reference import run_reference
-from collsim.errors import AlgorithmError, InputError, ProofError
+from collsim.errors import AlgorithmError, ProofError
 from collsim.schedule import Block, Repeat
 from collsim.schedule.model import OUTPUT, SCRATCH, ChunkLists
 from tests.answers import run_both_ways
@@ -243,7 +243,11 @@ def test_xor_of_ranks_that_are_no_power_of_two_is_refused() -> None:
     [
         (bruck_all_to_all, {"radix": 1}, "radix: bruck takes at least 2, got 1"),
         (bruck_all_to_all, {"radix": 2.0}, "radix: expected a whole number of at least 1, got 2.0"),
-        (pairwise_all_to_all, {"window": 0}, "window: expected a whole number of at least 1, got 0"),
+        (
+            pairwise_all_to_all,
+            {"window": -1},
+            "window: expected a whole number of at least 0 (0 for no pacing)",
+        ),
         (hierarchical_all_to_all, {"nodes": 4}, "nodes: expected a divisor of the 6 ranks, got 4"),
         (nccl_p2p_all_to_all, {"nodes": [[0, 1], [2, 3, 4, 5]]}, "nodes: expected equally many ranks in each node"),
     ],
@@ -255,8 +259,10 @@ def test_refusals(function: Any, parameters: dict[str, Any], message: str) -> No
 
 
 def test_an_unknown_phase_is_refused() -> None:
-    with pytest.raises(InputError, match="first: expected one of intra, inter, got 'outer'"):
+    with pytest.raises(AlgorithmError, match=r"^first: expected 'intra' or 'inter', got 'outer'; did you mean"):
         hierarchical_all_to_all(4, first="outer")
+    with pytest.raises(AlgorithmError, match=r"^first: expected 'intra' or 'inter', got \['inter'\]$"):
+        hierarchical_all_to_all(4, first=["inter"])  # type: ignore[arg-type]
 
 
 def test_inputs_are_never_written() -> None:
@@ -348,3 +354,7 @@ def test_bytes_on_links_are_bytes_of_messages_times_hops() -> None:
             carried, _ = link_bytes(schedule, topology, 12 * BLOCK)
             hops = sum(len(topology.route(row.src, row.dst)) * len(row.chunks) for row in messages(schedule))
             assert carried.sum() == hops * BLOCK
+
+
+def test_a_radix_beyond_all_numbers_is_one_round() -> None:
+    assert bruck_all_to_all(5, radix=2**70) == bruck_all_to_all(5, radix=5)

@@ -17,6 +17,7 @@ from collsim.errors import AlgorithmError
 from collsim.theory import butterflies
 from collsim.theory.costs import Costs
 from collsim.topology import Topology, fully_connected, switch
+from tests.test_closed_forms import value_of
 
 NAMES = sorted({name for _, name in butterflies.FORMS})
 for module in NAMES:  # each puts its algorithms into the table
@@ -118,21 +119,6 @@ def test_where_messages_leave_early_the_sum_is_an_upper_bound(ranks: int) -> Non
         assert time * 1e-12 <= form[0].total * (1 + 1e-9), (operation, name, parameters)
         below += time * 1e-12 < form[0].total * (1 - 1e-6)
     assert below or ranks in (2, 4)
-
-
-def value_of(formula: str, size: float, ranks: int, **known: float) -> float:
-    """Evaluate the text of a formula, in which products are written side by side."""
-    body, *definitions = formula.split(", b = ")
-    body = body.replace(", m = S", "")
-    names = {"S": size, "m": size, "b": size / ranks, "N": ranks, "max": max, **known}
-    assert definitions in ([], ["S/N"])
-    parts: list[str] = []
-    for token in re.findall(r"[A-Za-z]\w*|[\d.]+|\S", body):
-        starts = token[0].isalnum() or token == "("
-        if starts and parts and (parts[-1][-1].isalnum() or parts[-1][-1] == ")") and parts[-1] != "max":
-            parts.append("*")
-        parts.append(token)
-    return float(eval("".join(parts), {"__builtins__": {}}, names))
 
 
 @pytest.mark.parametrize(("operation", "name", "parameters"), CASES)

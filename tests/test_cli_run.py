@@ -84,6 +84,7 @@ def test_the_whole_output_for_a_small_ring(capsys):
 # Avg bus bandwidth    : 0.502225
 #
 # checked  all 8 chunks proven; #wrong was counted by executing on data
+# engine   reference: 112 transfers, event by event
 # time     14.29 us = latency 14.00 + serialisation 0.29, at 8KiB, along the 14 transfers of the critical path
 # theory   14.29 us = latency 14.00 + bandwidth 0.29, from 2(N-1) (alpha + m beta), m = S/N
 # bound    7.00 us, whatever the algorithm: latency: gpu0 to gpu7, 7us
@@ -375,7 +376,8 @@ def test_busbw_is_explained_against_the_links(capsys):
 def test_the_busiest_link_is_named(capsys):
     out = out_of(capsys, "dgx-h100-x4", "all_reduce", "-b", "64M", "-e", "64M")
     assert note(out, "busiest") == (
-        "leaf[0]->node[0].nic[0] (50GB/s) and 7 more links, busy 99.9 % of the time; 72 of 256 links are used"
+        "leaf[0]->node[0].nic[0] (50GB/s) and 7 more links, busy 99.9 % of the time; 72 of 256 links are used; "
+        "`collsim compare` shows whether others use more of them"
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim import Schedule, algorithms
+from collsim import Schedule, ScheduleBuilder, algorithms, simulate
+from collsim.topology import bidirectional_ring
 
 for module in (
     "recursive_doubling", "halving_doubling", "circulant", "bruck", "pat", "neighbour_exchange", "swing",
@@ -73,6 +74,32 @@ def test_contention_on_a_ring(ranks: int) -> None:
         for operation, name, parameters in COLUMNS.values()
     ]
     assert found == [Fraction(text) for text in ON_A_RING[ranks].split()]
+
+
+def halved(schedule: Schedule) -> Schedule:
+    """Cut each message into halves on channels of their own, which take the two ways round that are equally long."""
+    t = schedule.expand()
+    builder = ScheduleBuilder(schedule.collective, 2 * schedule.chunks)
+    for half in (0, 1):
+        for reduce in (False, True):
+            rows = np.flatnonzero(t.reduce == reduce)
+            lists = [(2 * t.dst_chunks[t.ptr[i] : t.ptr[i + 1]] + half).tolist() for i in rows]
+            if lists:
+                add = builder.reduce if reduce else builder.copy
+                add(t.src[rows], t.dst[rows], chunks=lists, step=t.step[rows], channel=half)
+    return builder.build()
+
+
+@pytest.mark.parametrize("network", ["cut_through", "fluid"])
+@pytest.mark.parametrize("ranks", [4, 8, 16, 32])
+def test_the_engine_takes_the_time_of_the_table(ranks: int, network: str) -> None:
+    """Without latency, with a barrier after each step, time is what the most loaded link of each step carries."""
+    ring = bidirectional_ring(ranks, bandwidth="1GB/s", latency=0)
+    for (operation, name, parameters), expected in zip(COLUMNS.values(), ON_A_RING[ranks].split(), strict=True):
+        schedule = halved(algorithms.build(operation, name, ranks, **parameters))
+        size = 1000 * schedule.chunks
+        result = simulate(schedule, ring, size, network=network, synchronous=True, check=False)
+        assert result.time_ps == Fraction(expected) * size * 1000, name
 
 
 def test_contention_has_closed_forms() -> None:

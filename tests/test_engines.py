@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import collsim
 from collsim import algorithms
 from collsim.engine import simulate
 from collsim.engine.compiled.run import run_compiled
+from collsim.engine.compiled.sweep_kernel import run_rows
+from collsim.engine.loops import Loops
 from collsim.engine.program import NETWORKS
 from collsim.errors import CollsimError, DeadlockError, InputError
 from collsim.schedule import Edge
@@ -67,6 +70,38 @@ def test_engines_agree_on_shipped_machines(topology, synchronous):
         for engine in ("compiled", "reference")
     ]
     assert_equal(*both)
+
+
+def test_ties_on_the_critical_path_go_to_the_lowest_number():
+    topology = collsim.topology.ring(4, "1GB/s", "1ns")
+    both = [
+        collsim.run("all_reduce", topology, 1, "swing", engine=engine, network="fluid")
+        for engine in ("compiled", "reference")
+    ]
+    assert_equal(*both)
+    assert both[0].critical_path == both[1].critical_path
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"records": "no"}, "records: expected True, False or None, got str"),
+        ({"records": []}, "records: expected True, False or None, got list"),
+        ({"records": 2.5}, "records: expected True, False or None, got float"),
+        ({"progress": None}, "progress: expected a function of two numbers, got NoneType"),
+    ],
+)
+def test_wrong_types_are_refused(options, message):
+    with pytest.raises(InputError, match=f"^{message}$"):
+        collsim.run("all_reduce", machine(8), 64, engine="compiled", **options)
+
+
+def test_a_result_that_was_pickled_runs_the_same_compiled_code():
+    result = pickle.loads(pickle.dumps(collsim.run("all_reduce", machine(64), 1 << 20)))
+    assert isinstance(result.lowered, Loops)
+    assert not result.lowered.route.flags.writeable
+    assert run_compiled(result.lowered, "cut_through").makespan == result.time_ps
+    assert len(run_rows.signatures) == 1  # not compiled anew for another kind of array
 
 
 def test_zero_copy_means_the_same():
@@ -160,6 +195,8 @@ def test_progress_is_reported_to_the_end():
 SLOW = """
 import time, collsim
 from collsim.engine.compiled.run import run_compiled
+from collsim.engine.compiled.sweep_kernel import run_rows
+from collsim.engine.loops import Loops
 from collsim.engine.lowering.roll import roll
 
 def loops(n):
@@ -203,7 +240,7 @@ def test_compilation_is_announced_once_and_cached(tmp_path):
         for _ in range(2)
     ]
     assert runs[0].stderr.splitlines() == [
-        "collsim: compiling the engine, some seconds, once; later runs load it from a cache"
+        "collsim: compiling a part of the engine, some seconds, once; later runs load it from a cache"
     ]
     assert runs[1].stderr == ""
     assert runs[0].stdout == runs[1].stdout == ""

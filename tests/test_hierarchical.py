@@ -326,3 +326,43 @@ def test_what_cannot_be_part_of_another_algorithm() -> None:
     layout = ScheduleBuilder(Collective("all_reduce", 1), chunks=1, layout=[(1, 7)]).build()
     with pytest.raises(AlgorithmError, match=r"^schedule: .*, got one that fixes the sizes of its chunks$"):
         embed(layout, np.array([[0]]), np.zeros((1, 1, 1), dtype=np.int64))
+
+
+# nodes that cannot be, and windows
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [("all_reduce", "hierarchical"), ("all_reduce", "leader"), ("all_gather", "rail"), ("all_to_all", "hierarchical")],
+)
+@pytest.mark.parametrize(("nodes", "near"), [(10**12, 12), (2**70, 12), (11, 6), (5, 4), (np.int64(7), 6)])
+def test_the_nearest_number_of_nodes_is_found_at_once(operation: str, name: str, nodes: int, near: int) -> None:
+    with pytest.raises(AlgorithmError) as caught:
+        algorithms.build(operation, name, 12, nodes=nodes)
+    assert str(caught.value) == f"nodes: expected a divisor of the 12 ranks, got {nodes}; use {near}"
+
+
+@pytest.mark.parametrize("count", range(1, 40))
+def test_the_nearest_number_of_nodes_is_the_greatest_divisor_below(count: int) -> None:
+    for ranks in range(1, 40):
+        if ranks % count:
+            near = max(size for size in range(1, count + 1) if ranks % size == 0)
+            with pytest.raises(AlgorithmError, match=f"; use {near}$"):
+                algorithms.build("all_reduce", "hierarchical", ranks, nodes=count)
+
+
+@pytest.mark.parametrize(
+    ("operation", "name"),
+    [
+        *((operation, name) for operation in ("all_reduce", "all_gather") for name in ("rail", "themis")),
+        *(("all_to_all", name) for name in ("pairwise", "pairwise_xor", "nccl_p2p")),
+    ],
+)
+def test_none_and_0_are_no_pacing(operation: str, name: str) -> None:
+    loose = algorithms.build(operation, name, 8, window=0)
+    assert algorithms.build(operation, name, 8, window=None) == loose
+    assert len(loose.edges) == 0
+    assert len(algorithms.build(operation, name, 8, window=1).edges) > 0
+    for value in (-1, 1.5, True, "2"):
+        with pytest.raises(AlgorithmError, match=r"^window: expected a whole number of at least 0 \(0 for no pacing\)"):
+            algorithms.build(operation, name, 8, window=value)

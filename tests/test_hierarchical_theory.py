@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 import pytest
@@ -30,9 +31,7 @@ CASES: dict[str, list[tuple[int, dict[str, Any]]]] = {
     "leader": [*TWO, (10, {"nodes": 2}), (14, {"nodes": 2})],
     "rail": [(n, {**p, "slices": 1, "inner": inner}) for n, p in TWO for inner in ("direct", "ring")],
     "torus": BUCKET,
-    "blueconnect": [
-        (n, {"levels": p.get("dims", (3, 4))} if n == 12 else {"levels": p["dims"]} if p else p) for n, p in BUCKET
-    ],
+    "blueconnect": [(n, {"levels": p["dims"]} if p else p) for n, p in BUCKET] + [(n, {}) for n in (7, 9, 16, 30)],
     "hamiltonian": [(n, {}) for n in (1, 4, 8, 9, 12, 16)],
     "multitree": [(n, {}) for n in (1, 2, 3, 7, 12)],
     "themis": [(12, {"chunks": 1}), (12, {"chunks": 1, "levels": (2, 3, 2)})],
@@ -174,7 +173,7 @@ def test_other_algorithms_inside_have_no_form() -> None:
     costs = costs_on(switch(8), "one")
     for name, inside in (("hierarchical", {"inner": "direct"}), ("hierarchical", {"outer": "tree"}),
                          ("leader", {"inner": "ring"}), ("rail", {"inner": "circulant"}),
-                         ("multitree", {"routes": {}})):  # fmt: skip
+                         ("multitree", {"routes": {}}), ("blueconnect", {"inner": "direct"})):  # fmt: skip
         assert forms.FORMS[name]("all_reduce", 8, costs, 800, synchronous=False, **inside) is None
 
 
@@ -189,10 +188,46 @@ def test_formula_of_two_levels() -> None:
     assert terms.latency == pytest.approx((2 * 5 + 2 * 3) * alpha)
     assert terms.bandwidth == pytest.approx((2 * 5 / 6 + 2 * 3 / 4 / 6) * size * beta)
     assert terms.reduction == pytest.approx(23 / 24 * size * gamma)
-    assert text == (
-        "5 (alpha + S/6 beta + S/6 gamma) + 5 (alpha + S/6 beta) + 3 (alpha + S/(6 4) beta + S/(6 4) gamma) + "
-        "3 (alpha + S/(6 4) beta)"
-    )
+    assert text == "10 (alpha + S/6 beta) + 5 S/6 gamma + 6 (alpha + S/(6 4) beta) + 3 S/(6 4) gamma"
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "options", "text"),
+    [
+        ("torus", 12, {"ports": "all"},
+         "max(6 (alpha + m/4 beta) + 4 (alpha + m/(4 3) beta), 22/3 m beta), m = S/4"),
+        ("torus", 9, {"ports": "all", "synchronous": True},
+         "4 (alpha + m/3 beta) + 4 (alpha + m/(3 3) beta) + 16/3 m beta, m = S/4"),
+        ("themis", 12, {},
+         "max(6 (alpha + m/4 beta) + 4 (alpha + m/(4 3) beta), 176/3 m beta), m = S/32"),
+        ("themis", 12, {"synchronous": True, "chunks": 5},
+         "5 (6 (alpha + m/4 beta) + 4 (alpha + m/(4 3) beta)), m = S/5"),
+        ("rail", 12, {"nodes": 3, "slices": 1}, "2 (alpha + 3 S/4 beta) + 4 (alpha + S/(4 3) beta)"),
+        ("rail", 12, {"nodes": 3, "slices": 5},
+         "2 (alpha + 3 m/4 beta) + 4 (alpha + m/(4 3) beta) + 4 max(alpha + 3 m/4 beta, 2 (alpha + m/(4 3) beta)), "
+         "m = S/5"),
+        ("rail", 2, {"nodes": 2, "slices": 4, "synchronous": True}, "8 (alpha + m/2 beta), m = S/4"),
+        ("hamiltonian", 16, {"synchronous": True},
+         "(N-1) (alpha + m beta + (C-1) m beta) + (N-1) (alpha + m beta + (C-1) m beta), m = S/(C N), C = 4"),
+        ("multitree", 6, {}, "2 (alpha + 5 m beta), m = S/N"),
+        ("multitree", 6, {"routes": {}, "slots": 3}, "6 (alpha + m beta), m = S/N"),
+        ("leader", 12, {"nodes": 4}, "2 alpha + 4 S beta + 6 (alpha + S/4 beta)"),
+        ("blueconnect", 8, {}, "2 (alpha + S/2 beta) + 2 (alpha + S/(2 2) beta) + 2 (alpha + S/(2 2 2) beta)"),
+    ],
+)  # fmt: skip
+def test_texts_are_short(name: str, ranks: int, options: dict[str, Any], text: str) -> None:
+    given = {"synchronous": False, **options}
+    form = forms.FORMS[name]("all_reduce", ranks, lambda m: Costs(1e-6, m * 1e-11), 1e6, **given)
+    assert form is not None
+    assert form[1] == text
+
+
+def test_prime_factors() -> None:
+    for n in range(1, 200):
+        found = forms.primes(n)
+        assert math.prod(found) == n
+        assert found == sorted(found)
+        assert all(p > 1 and all(p % d for d in range(2, p)) for p in found)
 
 
 def test_a_pipeline_on_rails_takes_its_slowest_stage() -> None:

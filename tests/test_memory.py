@@ -32,3 +32,18 @@ def test_too_much_is_refused_with_both_numbers_and_the_remedy(monkeypatch: pytes
 def test_an_unknown_amount_refuses_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(memory, "free_memory", lambda: None)
     memory.refuse_beyond_memory(10**30, "they", "buy more")
+
+
+def test_a_limit_on_the_process_counts(monkeypatch: pytest.MonkeyPatch):
+    resource = pytest.importorskip("resource")
+    if memory._machine() is None or not Path("/proc/self/statm").exists():
+        pytest.skip("only Linux says how much of its limit a process uses")
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (1 << 50, 1 << 50))
+    used = (1 << 50) - (memory._process() or 0)
+    assert 10**6 < used < 10**13
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (used + 1_000_000, 1 << 50))
+    free = memory.free_memory()
+    assert free is not None
+    assert free <= 100_000_000
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
+    assert memory._process() is None

@@ -286,3 +286,39 @@ def test_themis_refusals() -> None:
 def test_a_dimension_without_links_needs_no_bandwidth() -> None:
     assert themis.themis_all_reduce(4, levels=(1, 4), bandwidths=(0, 5)).transfers == 32 * 6 * 4
     assert replace(torus_of((1, 4))).n_ranks == 4
+
+
+def test_multitree_refuses_what_would_take_minutes() -> None:
+    topology = switch(12)
+    routes = rank_routes(topology)
+    with pytest.raises(AlgorithmError, match=r"^ranks: multitree .* 12 ranks .*; expected at most 8; use rail or hier"):
+        multitree.multitree_all_reduce(12, routes=routes, limit=8)
+    assert multitree.multitree_all_reduce(12, routes=routes, limit=12).ranks == 12
+    with pytest.raises(AlgorithmError, match=r"^limit: expected a whole number of at least 1, got 0$"):
+        multitree.multitree_all_reduce(12, limit=0)
+
+
+@pytest.mark.parametrize(
+    ("routes", "message"),
+    [
+        ({(0, 1): 5}, "routes: expected the names of the links from 0 to 1, got 5"),
+        ({(0, 1): ([],)}, "routes: expected the names of the links from 0 to 1, got ([],)"),
+        *(
+            ({key: ("a",)}, f"routes: expected (source, destination) of ranks 0 to 3, got {key}")
+            for key in ((0, 1.5), (0, 4), ((0,), 1), 1)
+        ),
+        *(
+            ({key: ("a",)}, f"routes: expected (source, destination, channel) of ranks 0 to 3, got {key}")
+            for key in ((0, 1, -1), (0, 1, 10**12), (0, 4, 0))
+        ),
+    ],
+)
+def test_routes_that_are_none(routes: dict[Any, Any], message: str) -> None:
+    with pytest.raises(AlgorithmError) as caught:
+        multitree.multitree_all_gather(4, routes=routes)
+    assert str(caught.value) == message
+
+
+def test_a_threshold_that_is_no_number_is_refused() -> None:
+    with pytest.raises(AlgorithmError, match=r"^threshold: expected a number of at least 0, got nan$"):
+        themis.themis_all_reduce(4, threshold=float("nan"))

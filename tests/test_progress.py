@@ -69,3 +69,21 @@ def test_the_bar_goes_when_the_run_is_interrupted(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert terminal.getvalue().rstrip("\r").endswith("\x1b[2K")
+
+
+def test_stages_are_told_on_a_terminal_in_one_line(monkeypatch: pytest.MonkeyPatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(bars, "QUIET", 0.0)
+    with bars.stages() as stage:
+        stage("1 of 2: ring, building")
+        stage("2 of 2: tree, building")
+    assert terminal.getvalue() == "\r\x1b[2K1 of 2: ring, building\r\x1b[2K2 of 2: tree, building\r\x1b[2K"
+
+
+def test_stages_say_nothing_elsewhere_or_at_first(monkeypatch: pytest.MonkeyPatch):
+    for stream in (io.StringIO(), Terminal()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with bars.stages() as stage:
+            stage("1 of 2: ring, building")
+        assert stream.getvalue() == ""

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collsim import Schedule, check
+from collsim import Schedule, algorithms, check
 from collsim.algorithms import bruck, circulant, hierarchical, recursive_doubling  # noqa: F401  they register
 from collsim.algorithms.barrier import dissemination_barrier, tree_barrier
+from collsim.algorithms.derive import reverse, then
 from collsim.algorithms.registry import available, build
 from collsim.algorithms.rooted import (
     binomial_tree_gather,
@@ -247,3 +248,12 @@ def test_a_subtree_that_is_not_cut_short_is_refused() -> None:
     wasteful = replace(schedule, phases=(replace(phase, block=replace(phase.block, count=count)),))
     assert check(wasteful).complete  # right, but not what it should send: volume is counted on its own
     assert (sent(wasteful)[0], sent(schedule)[0]) == (7, 5)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 6, 13, 16])
+def test_binomial_reductions_are_mirror_images(ranks: int) -> None:
+    order = list(range(ranks))[::-1]
+    down = algorithms.binomial_tree_broadcast(ranks, ranks - 1, order=order)
+    up = reverse(down, "reduce")
+    assert algorithms.binomial_tree_reduce(ranks, ranks - 1, order=order) == up
+    assert algorithms.binomial_tree_all_reduce(ranks, order=order) == then(up, down, "all_reduce")

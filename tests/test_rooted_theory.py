@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import collsim
 import collsim.topology as machines
 from collsim.algorithms import (  # noqa: F401  they register
     all_pairs,
@@ -198,3 +199,25 @@ def test_texts() -> None:
     assert text("all_reduce", "one_shot", 4) == "alpha + 3 m beta + 3 m gamma, m = S"
     assert text("gather", "binomial_tree", 8) == "3 alpha + 7 m beta, m = S/N"
     assert text("barrier", "tree", 8) == "6 alpha"
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "parameters"),
+    [
+        ("all_to_all", "pairwise", {}),
+        ("all_to_all", "pairwise", {"window": 3}),
+        ("all_to_all", "pairwise_xor", {}),
+        ("all_to_all", "nccl_p2p", {"window": 2}),
+        ("all_reduce", "one_shot", {}),
+    ],
+)
+def test_edges_of_an_algorithm_are_part_of_its_form_and_others_are_not(operation, name, parameters) -> None:
+    machine = collsim.topology.switch(8, bandwidth="50GB/s", latency="1us")
+    result = collsim.run(operation, machine, 8 << 17, name, **parameters)
+    assert result.theory is not None
+    assert result.theory.holds, result.theory.why
+    assert result.time == pytest.approx(float(result.theory), rel=1e-9, abs=1e-10)
+    paced = collsim.simulate(collsim.window(result.schedule, 1), machine, 8 << 17, check=False)
+    if paced.schedule.edges != result.schedule.edges:
+        assert paced.theory is not None
+        assert not paced.theory.holds

@@ -312,3 +312,10 @@ def test_order_is_that_of_a_ring_only() -> None:
 def test_refusals(make: Any, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(AlgorithmError, match=f"^{re.escape(message)}$"):
         make(**arguments)
+
+
+@pytest.mark.parametrize("distance", [["halving"], 2, None, np.array(["halving", "doubling"])])
+@pytest.mark.parametrize("operation", ["all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce"])
+def test_distances_that_are_no_text(operation: str, distance: object) -> None:
+    with pytest.raises(AlgorithmError, match=r"^distance: expected 'halving' or 'doubling', got [^;]*$"):
+        algorithms.build(operation, "bine", 8, distance=distance)

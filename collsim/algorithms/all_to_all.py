@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import at_least_one, refuse_rows
+from collsim.algorithms.butterfly import choice
+from collsim.algorithms.common import refuse_rows, refuse_window
 from collsim.algorithms.hierarchical import Nodes, node_grid
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError, one_of
+from collsim.errors import AlgorithmError
 from collsim.schedule import Edge, Schedule, ScheduleBuilder
 
 __all__ = [
@@ -35,8 +36,7 @@ def _exchanges(peers: Array, *, steps: bool, window: int | None = None) -> Sched
 
     With a window w, a rank begins round i when what it sent and what it received in round ``i - w`` has arrived.
     """
-    if window is not None:
-        at_least_one(window=window)
+    refuse_window(window)
     rounds, ranks = peers.shape
     b = ScheduleBuilder(Collective("all_to_all", ranks), ranks, in_place=False)
     everyone = np.arange(ranks)
@@ -45,7 +45,7 @@ def _exchanges(peers: Array, *, steps: bool, window: int | None = None) -> Sched
     dst = peers.ravel()
     b.copy(src, dst, dst, dst_chunk=src, src_buffer="input", step=number if steps else 0)
     edges = []
-    if window is not None:
+    if window:
         for late in range(window, rounds):
             sender_to = np.argsort(peers[late - window])
             # the rows: the ranks' own blocks, then round after round
@@ -104,8 +104,8 @@ def pairwise_all_to_all(ranks: int, *, window: int | None = 1) -> Schedule:
     ranks
         Any number from 1.
     window
-        Exchanges that a rank has under way; None for all of them. Each makes a rank wait for two messages, by written
-        edges.
+        Exchanges that a rank has under way; None or 0 for no pacing: all of them. Each makes a rank wait for two
+        messages, by written edges.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def hierarchical_all_to_all(ranks: int, *, nodes: Nodes = None, first: str = "in
         2 -> 0  s0+2 > 2+2
         3 -> 1  s0+2 > 2+2
     """
-    one_of("first", first, ("intra", "inter"))
+    choice("first", first, ("intra", "inter"))
     table = node_grid(ranks, nodes)
     n, g = table.shape
     refuse_rows(ranks * (n + g))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from collsim.algorithms.binomial_tree import binomial_tree_all_reduce
+from collsim.algorithms.common import refuse_rows
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -40,6 +41,7 @@ def dissemination_barrier(ranks: int) -> Schedule:
         1 => 0  0
         2 => 1  0
     """
+    refuse_rows(ranks * (ranks - 1).bit_length())
     b = ScheduleBuilder(Collective("barrier", ranks), 1)
     number, src = (a.ravel() for a in np.indices(((ranks - 1).bit_length(), ranks)))
     b.reduce(src, (src + (1 << number)) % ranks, step=number)
@@ -67,9 +69,10 @@ def tree_barrier(ranks: int) -> Schedule:
         1 => 0  0
       step 1
         2 => 0  0
-      step 2
+    repeat 1
+      step 0
         0 -> 2  0
-      step 3
+      step 1
         0 -> 1  0
     """
     return replace(binomial_tree_all_reduce(ranks), collective=Collective("barrier", ranks))

@@ -39,9 +39,10 @@ def _peers(ranks: int, distance: str, instead: str) -> list[Array]:
 
 
 def _broadcast(ranks: int, distance: str) -> Schedule:
+    peers = _peers(ranks, distance, "binomial_tree")  # refuses too many ranks
     b = ScheduleBuilder(Collective("broadcast", ranks), 1)
     has_it = np.arange(ranks) == 0
-    for step, peer in enumerate(_peers(ranks, distance, "binomial_tree")):
+    for step, peer in enumerate(peers):
         holders = np.flatnonzero(has_it)
         holders = holders[~has_it[peer[holders]]]
         b.copy(holders, peer[holders], step=step)
@@ -202,5 +203,6 @@ def bine_all_reduce(
 
 
 def _other(distance: str) -> str:
-    """Distance while reducing of what gathers with this one; a word that is not known stays."""
-    return {"halving": "doubling", "doubling": "halving"}.get(distance, distance)
+    """Distance while reducing of what gathers with this one."""
+    butterfly.choice("distance", distance, DISTANCES)
+    return "halving" if distance == "doubling" else "doubling"

@@ -7,28 +7,16 @@ first message of the root goes to the rank half way round.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from collsim.algorithms.common import from_root, rank_order
+from collsim.algorithms.derive import reverse, then
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
 
 __all__ = ["binomial_tree_all_reduce", "binomial_tree_broadcast", "binomial_tree_reduce"]
-
-Array = npt.NDArray[Any]
-
-
-def _edges(ranks: int) -> tuple[Array, Array, Array, int]:
-    """Parent, child (virtual ranks) and step of each edge of the broadcast, and the number of steps."""
-    steps = (ranks - 1).bit_length()
-    child = np.arange(1, ranks)
-    lowest = child & -child  # a rank hears from the one without its lowest bit
-    step = steps - 1 - np.log2(lowest).astype(np.int64)
-    return child - lowest, child, step, steps
 
 
 @algorithm("broadcast", "binomial_tree")
@@ -58,9 +46,11 @@ def binomial_tree_broadcast(ranks: int, root: int = 0, *, order: Sequence[int] |
         4 -> 5  0
     """
     name = from_root(ranks, root, order)
-    parent, child, step, _ = _edges(ranks)
+    child = np.arange(1, ranks)
+    lowest = child & -child  # a rank hears from the one without its lowest bit
+    step = (ranks - 1).bit_length() - 1 - np.log2(lowest).astype(np.int64)
     b = ScheduleBuilder(Collective("broadcast", ranks, root), 1)
-    b.copy(name[parent], name[child], step=step)
+    b.copy(name[child - lowest], name[child], step=step)
     return b.build()
 
 
@@ -75,11 +65,7 @@ def binomial_tree_reduce(ranks: int, root: int = 0, *, order: Sequence[int] | No
     >>> binomial_tree_reduce(6)
     <Schedule binomial_tree reduce ranks=6 chunks=1 steps=3 transfers=5>
     """
-    name = from_root(ranks, root, order)
-    parent, child, step, steps = _edges(ranks)
-    b = ScheduleBuilder(Collective("reduce", ranks, root), 1)
-    b.reduce(name[child], name[parent], step=steps - 1 - step)
-    return b.build()
+    return reverse(binomial_tree_broadcast(ranks, root, order=order), "reduce")
 
 
 @algorithm("all_reduce", "binomial_tree")
@@ -94,9 +80,5 @@ def binomial_tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None) 
     >>> binomial_tree_all_reduce(6)
     <Schedule binomial_tree all_reduce ranks=6 chunks=1 steps=6 transfers=10>
     """
-    name = rank_order(ranks, order)
-    parent, child, step, steps = _edges(ranks)
-    b = ScheduleBuilder(Collective("all_reduce", ranks), 1)
-    b.reduce(name[child], name[parent], step=steps - 1 - step)
-    b.copy(name[parent], name[child], step=steps + step)
-    return b.build()
+    down = binomial_tree_broadcast(ranks, int(rank_order(ranks, order)[0]), order=order)
+    return then(reverse(down, "reduce"), down, "all_reduce")

@@ -70,6 +70,8 @@ def bruck_all_to_all(ranks: int, *, radix: int = 2) -> Schedule:
     at_least_one(radix=radix)
     if radix < 2:
         raise AlgorithmError(f"radix: bruck takes at least 2, got {radix}")
+    radix = min(radix, max(ranks, 2))  # from N on all is one round
+    refuse_rows(ranks * ranks)  # in the first round or later each rank passes on a block for each other one
     weights = [1]
     while weights[-1] * radix < ranks:
         weights.append(weights[-1] * radix)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from collsim.algorithms.common import refuse_rows
 from collsim.algorithms.derive import lists_of
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError, did_you_mean
+from collsim.errors import AlgorithmError, did_you_mean, shown
 from collsim.schedule import Block, Edge, Repeat, Schedule, ScheduleBuilder
 from collsim.schedule.block import COLUMNS, OUTPUT, ChunkLists
 
@@ -32,9 +32,9 @@ FOLDS = ("full", "split")
 
 def choice(name: str, value: object, known: Sequence[str]) -> None:
     """Refuse a word that is not one of those known."""
-    if value not in known:
-        hint = did_you_mean(str(value), known)
-        raise AlgorithmError(f"{name}: expected {' or '.join(map(repr, known))}, got {value!r}{hint}")
+    if not isinstance(value, str) or value not in known:
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise AlgorithmError(f"{name}: expected {' or '.join(map(repr, known))}, got {shown(value)}{hint}")
 
 
 def refuse_other_than_powers(ranks: int, what: str, instead: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
+from collsim.algorithms.pacing import queued
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -80,7 +81,7 @@ def _tree_edges(ranks: int, *, rooted: bool) -> list[tuple[Array, Array, Array]]
     return trees
 
 
-def _build(collective: Collective, name: Array, slices: int) -> Schedule:
+def _build(collective: Collective, name: Array, slices: int, window: int | None) -> Schedule:
     at_least_one(slices=slices)
     refuse_rows(4 * collective.ranks * slices)
     ranks = collective.ranks
@@ -95,11 +96,13 @@ def _build(collective: Collective, name: Array, slices: int) -> Schedule:
         if collective.operation != "reduce":
             start = height if collective.reduces else 0
             b.copy(name[parent[edge]], name[child[edge]], chunk, step=start + depth[edge] - 1 + part)
-    return b.build()
+    return queued(b.build(), window)
 
 
 @algorithm("all_reduce", "double_binary_tree")
-def double_binary_tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None, slices: int = 32) -> Schedule:
+def double_binary_tree_all_reduce(
+    ranks: int, *, order: Sequence[int] | None = None, slices: int = 32, window: int | None = None
+) -> Schedule:
     """Reduce up and broadcast down both trees at once, slice after slice.
 
     Latency 2 ceil(log2 N) hops, bandwidth term towards ``2 S/B``.
@@ -112,6 +115,11 @@ def double_binary_tree_all_reduce(ranks: int, *, order: Sequence[int] | None = N
         Ranks in the order in which the trees number them.
     slices
         Pieces of each tree's half of the message.
+    window
+        Slices for one peer (up and down apart) that may wait in the queue of a rank's port: the next one enters it once
+        the one so many before it has left. None or 0 for no pacing: all that is ready enters at once, so that slices of
+        leaves hold up those that inner ranks pass on. A window of 1 makes a large reduce or all_reduce up to a third
+        faster, and in the fluid network short messages slower (see ``docs/pacing.md``).
 
     Examples
     --------
@@ -126,12 +134,12 @@ def double_binary_tree_all_reduce(ranks: int, *, order: Sequence[int] | None = N
         0 -> 1  0
         1 -> 0  1
     """
-    return _build(Collective("all_reduce", ranks), rank_order(ranks, order), slices)
+    return _build(Collective("all_reduce", ranks), rank_order(ranks, order), slices, window)
 
 
 @algorithm("broadcast", "double_binary_tree")
 def double_binary_tree_broadcast(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, slices: int = 32
+    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, slices: int = 32, window: int | None = None
 ) -> Schedule:
     """Broadcast down both trees; the root feeds the root of the second one. Parameters as in the all_reduce.
 
@@ -140,12 +148,12 @@ def double_binary_tree_broadcast(
     >>> double_binary_tree_broadcast(5, root=2, slices=2)
     <Schedule double_binary_tree broadcast ranks=5 chunks=4 steps=4 transfers=16>
     """
-    return _build(Collective("broadcast", ranks, root), from_root(ranks, root, order), slices)
+    return _build(Collective("broadcast", ranks, root), from_root(ranks, root, order), slices, window)
 
 
 @algorithm("reduce", "double_binary_tree")
 def double_binary_tree_reduce(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, slices: int = 32
+    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, slices: int = 32, window: int | None = None
 ) -> Schedule:
     """Reduce up both trees to the root: the broadcast turned round. Parameters as in the all_reduce.
 
@@ -154,4 +162,4 @@ def double_binary_tree_reduce(
     >>> double_binary_tree_reduce(5, root=2, slices=2)
     <Schedule double_binary_tree reduce ranks=5 chunks=4 steps=4 transfers=16>
     """
-    return _build(Collective("reduce", ranks, root), from_root(ranks, root, order), slices)
+    return _build(Collective("reduce", ranks, root), from_root(ranks, root, order), slices, window)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import refuse_rows
+from collsim.algorithms.common import refuse_rows, refuse_window
 from collsim.algorithms.registry import build
 from collsim.collective import Collective
 from collsim.errors import AlgorithmError
@@ -316,12 +316,6 @@ def assemble(
     scratch = parts[-1][2] if parts else 0
     places = None if order is None else tuple(order)
     return Schedule(collective, chunks, tuple(phases), scratch=scratch, order=places, edges=tuple(moved))
-
-
-def refuse_window(window: int) -> None:
-    """Refuse a window that is no whole number of at least 0."""
-    if not isinstance(window, (int, np.integer)) or isinstance(window, bool) or window < 0:
-        raise AlgorithmError(f"window: expected a whole number of at least 0 (0 for no pacing), got {window!r}")
 
 
 def paced(phases: Sequence[Repeat], pred: int, here: int) -> list[Edge]:

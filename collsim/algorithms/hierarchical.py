@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.algorithms.common import at_least_one, rank_order, refuse_rows
-from collsim.algorithms.embed import Level, Nest, Part, assemble, embed, named, paced, refuse_window
+from collsim.algorithms.common import at_least_one, rank_order, refuse_rows, refuse_window
+from collsim.algorithms.embed import Level, Nest, Part, assemble, embed, named, paced
 from collsim.algorithms.registry import algorithm
 from collsim.algorithms.torus import factors
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError
+from collsim.errors import AlgorithmError, shown
 from collsim.schedule import Schedule
 
 __all__ = [
@@ -67,13 +67,14 @@ def node_grid(ranks: int, nodes: Nodes) -> Array:
     if isinstance(nodes, (int, np.integer)):
         at_least_one(nodes=nodes)
         if ranks % nodes:
-            near = max(count for count in range(1, int(nodes) + 1) if ranks % count == 0)
-            raise AlgorithmError(f"nodes: expected a divisor of the {ranks} ranks, got {nodes}; use {near}")
+            low = [size for size in range(1, math.isqrt(ranks) + 1) if ranks % size == 0]
+            near = max(size for one in low for size in (one, ranks // one) if size <= nodes)
+            raise AlgorithmError(f"nodes: expected a divisor of the {ranks} ranks, got {shown(nodes)}; use {near}")
         return np.arange(ranks).reshape(int(nodes), -1)
     try:
         rows = [list(node) for node in nodes]
     except TypeError:
-        raise AlgorithmError(f"nodes: expected a number, or the ranks of each node, got {nodes!r}") from None
+        raise AlgorithmError(f"nodes: expected a number, or the ranks of each node, got {shown(nodes)}") from None
     if not rows or len({len(row) for row in rows}) > 1:
         lengths = ", ".join(map(str, sorted({len(row) for row in rows}))) or "none"
         raise AlgorithmError(
@@ -82,7 +83,7 @@ def node_grid(ranks: int, nodes: Nodes) -> Array:
     try:
         return rank_order(ranks, [rank for row in rows for rank in row]).reshape(len(rows), -1)
     except AlgorithmError:
-        raise AlgorithmError(f"nodes: expected each of the ranks 0 to {ranks - 1} once, got {nodes!r}") from None
+        raise AlgorithmError(f"nodes: expected each of the ranks 0 to {ranks - 1} once, got {shown(nodes)}") from None
 
 
 def _two_levels(operation: str, ranks: int, nodes: Nodes, inner: str, outer: str) -> Schedule:
@@ -239,7 +240,7 @@ def leader_all_reduce(
     return assemble(Collective("all_reduce", ranks), chunks, parts)
 
 
-def _rail(operation: str, ranks: int, nodes: Nodes, inner: str, slices: int, window: int) -> Schedule:
+def _rail(operation: str, ranks: int, nodes: Nodes, inner: str, slices: int, window: int | None) -> Schedule:
     at_least_one(slices=slices)
     refuse_window(window)
     grid = node_grid(ranks, nodes)
@@ -281,7 +282,7 @@ HALVES = ("reduce_scatter", "all_gather")
 
 @algorithm("all_reduce", "rail")
 def rail_all_reduce(
-    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int = 1
+    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int | None = 1
 ) -> Schedule:
     """Run the two levels in a pipeline of slices, whose chunks stay on the rail of their place.
 
@@ -299,8 +300,9 @@ def rail_all_reduce(
     slices
         Pieces of the message that follow each other.
     window
-        Slices that a rank has in one stage at a time: a slice starts once the one so many before it has been issued. 0
-        for no pacing: then all slices start at once and hold each other up, which is better for small messages only.
+        Slices that a rank has in one stage at a time: a slice starts once the one so many before it has been issued.
+        None or 0 for no pacing: then all slices start at once and hold each other up, which is better for small
+        messages only.
 
     Examples
     --------
@@ -312,7 +314,7 @@ def rail_all_reduce(
 
 @algorithm("reduce_scatter", "rail")
 def rail_reduce_scatter(
-    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int = 1
+    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int | None = 1
 ) -> Schedule:
     """Reduce_scatter inside nodes, then along rails, in a pipeline of slices. Parameters as in `rail_all_reduce`.
 
@@ -326,7 +328,7 @@ def rail_reduce_scatter(
 
 @algorithm("all_gather", "rail")
 def rail_all_gather(
-    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int = 1
+    ranks: int, *, nodes: Nodes = None, inner: str = "direct", slices: int = 4, window: int | None = 1
 ) -> Schedule:
     """All_gather along rails, then inside nodes, in a pipeline of slices. Parameters as in `rail_all_reduce`.
 

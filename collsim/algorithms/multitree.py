@@ -14,16 +14,20 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from collsim.algorithms.common import refuse_rows
+from collsim.algorithms.common import at_least_one, refuse_rows
 from collsim.algorithms.derive import reverse, then
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError
+from collsim.errors import AlgorithmError, shown
 from collsim.schedule import Schedule, ScheduleBuilder
 
 __all__ = ["multitree_all_gather", "multitree_all_reduce", "multitree_reduce_scatter"]
 
 Routes = Mapping[tuple[int, ...], Sequence[Hashable]]
+
+
+MOST_CHANNELS = 1 << 16
+"""Channels of routes are below or at this number."""
 
 
 class _Way:
@@ -46,11 +50,20 @@ def _ways(ranks: int, routes: Routes | None, backwards: bool) -> list[list[_Way]
         return ways
     if not isinstance(routes, Mapping):
         raise AlgorithmError(f"routes: expected links by (source, destination), got {type(routes).__name__}")
-    for key, links in sorted(routes.items()):
-        if not isinstance(key, tuple) or len(key) not in (2, 3) or any(not 0 <= rank < ranks for rank in key[:2]):
-            raise AlgorithmError(f"routes: expected (source, destination) of ranks 0 to {ranks - 1}, got {key!r}")
+    for key in routes:
+        whole = isinstance(key, tuple) and all(isinstance(number, (int, np.integer)) for number in key)
+        if not whole or len(key) not in (2, 3) or min(key) < 0 or max(key[:2]) >= ranks or max(key) > MOST_CHANNELS:
+            pair = "(source, destination, channel)" if whole and len(key) == 3 else "(source, destination)"
+            raise AlgorithmError(f"routes: expected {pair} of ranks 0 to {ranks - 1}, got {shown(key)}")
+    for key in sorted(routes):
+        try:
+            links = frozenset(routes[key])
+        except TypeError:  # no series, or something in it that cannot be told from others
+            raise AlgorithmError(
+                f"routes: expected the names of the links from {key[0]} to {key[1]}, got {shown(routes[key])}"
+            ) from None
         a, b = key[1::-1] if backwards else key[:2]
-        ways[a].append(_Way(b, key[2] if len(key) == 3 else 0, frozenset(links)))
+        ways[a].append(_Way(b, key[2] if len(key) == 3 else 0, links))
     for row in ways:
         row.sort(key=lambda way: (way.dst, way.channel))
     return ways
@@ -128,7 +141,13 @@ def _all_gather(ranks: int, routes: Routes | None, backwards: bool = False) -> S
     return b.build()
 
 
-def _multitree(operation: str, ranks: int, routes: Routes | None) -> Schedule:
+def _multitree(operation: str, ranks: int, routes: Routes | None, limit: int) -> Schedule:
+    at_least_one(limit=limit)
+    if routes is not None and ranks > limit:
+        raise AlgorithmError(
+            f"ranks: multitree hands out links one by one, so {ranks} ranks would take minutes or hours; expected at "
+            f"most {limit}; use rail or hierarchical, or a greater limit"
+        )
     if operation == "all_gather":
         return _all_gather(ranks, routes)
     scatter = reverse(_all_gather(ranks, routes, backwards=True), "reduce_scatter")
@@ -136,17 +155,19 @@ def _multitree(operation: str, ranks: int, routes: Routes | None) -> Schedule:
 
 
 @algorithm("all_reduce", "multitree")
-def multitree_all_reduce(ranks: int, *, routes: Routes | None = None) -> Schedule:
+def multitree_all_reduce(ranks: int, *, routes: Routes | None = None, limit: int = 256) -> Schedule:
     """Reduce up one tree a rank, then broadcast down another: ``2 slots (alpha + S/(N B))``, plus ``S/N gamma`` a slot.
 
     Parameters
     ----------
     ranks
-        Any number from 1. The work grows with its square, so some hundreds at the most.
+        Any number from 1.
     routes
         ``(source, destination)`` to the links that a message between these two ranks crosses, any names; pairs that are
         not there do not talk. ``(source, destination, channel)`` are further routes between two ranks. A link of its
         own for each pair if not given (`collsim.run` takes the topology's neighbours).
+    limit
+        Most ranks, where routes are given: the work grows faster than with their square.
 
     Examples
     --------
@@ -157,11 +178,11 @@ def multitree_all_reduce(ranks: int, *, routes: Routes | None = None) -> Schedul
     >>> multitree_all_reduce(4, routes=routes)
     <Schedule multitree all_reduce ranks=4 chunks=4 steps=4 transfers=24>
     """
-    return _multitree("all_reduce", ranks, routes)
+    return _multitree("all_reduce", ranks, routes, limit)
 
 
 @algorithm("reduce_scatter", "multitree")
-def multitree_reduce_scatter(ranks: int, *, routes: Routes | None = None) -> Schedule:
+def multitree_reduce_scatter(ranks: int, *, routes: Routes | None = None, limit: int = 256) -> Schedule:
     """Reduce up one tree a rank: the trees of all_gather on the reversed graph, run backwards.
 
     Parameters as in `multitree_all_reduce`.
@@ -171,11 +192,11 @@ def multitree_reduce_scatter(ranks: int, *, routes: Routes | None = None) -> Sch
     >>> multitree_reduce_scatter(4)
     <Schedule multitree reduce_scatter ranks=4 chunks=4 steps=1 transfers=12>
     """
-    return _multitree("reduce_scatter", ranks, routes)
+    return _multitree("reduce_scatter", ranks, routes, limit)
 
 
 @algorithm("all_gather", "multitree")
-def multitree_all_gather(ranks: int, *, routes: Routes | None = None) -> Schedule:
+def multitree_all_gather(ranks: int, *, routes: Routes | None = None, limit: int = 256) -> Schedule:
     """Broadcast down one tree a rank: ``slots (alpha + S/(N B))``. Parameters as in `multitree_all_reduce`.
 
     Examples
@@ -190,4 +211,4 @@ def multitree_all_gather(ranks: int, *, routes: Routes | None = None) -> Schedul
     0 0->1:0 1->0:1 2->0:2 3->1:3 0->2:0 1->3:1 2->3:2 3->2:3
     1 1->3:0 0->2:1 0->1:2 1->0:3
     """
-    return _multitree("all_gather", ranks, routes)
+    return _multitree("all_gather", ranks, routes, limit)

@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import os.path
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from collsim.algorithms.common import refuse_rows
 from collsim.collective import OPERATIONS, ROOTED, Collective
-from collsim.errors import AlgorithmError, CollsimError, did_you_mean, one_of
+from collsim.errors import AlgorithmError, CollsimError, did_you_mean, one_of, shown
 from collsim.schedule import Schedule
 
 __all__ = ["algorithm", "available", "build", "find", "line_in", "load_function"]
@@ -65,10 +66,15 @@ def algorithm(operation: str, name: str) -> Callable[[Maker], Maker]:
             if bound.arguments:
                 first = next(iter(bound.arguments.values()))
                 root = bound.arguments.get("root", 0) if operation in ROOTED else 0
-                Collective(operation, first, root)  # refuses wrong ranks and roots before any arithmetic
+                # before any arithmetic; every rank has a row at least
+                refuse_rows(Collective(operation, first, root).ranks)
             schedule = function(*args, **kwargs)
             bound.apply_defaults()
-            parameters = {k: v for k, v in list(bound.arguments.items())[1:] if k != "root" and v is not None}
+            parameters = {
+                key: _label(value)
+                for key, value in list(bound.arguments.items())[1:]
+                if key != "root" and not (value is None and _default(signature, key) is None)
+            }
             return schedule.labelled(name, **parameters)
 
         _TABLE[operation, name] = labelled
@@ -80,6 +86,19 @@ def algorithm(operation: str, name: str) -> Callable[[Maker], Maker]:
 def _plain(value: Any) -> Any:
     """Python's number for one of NumPy's, whose arithmetic wraps round."""
     return int(value) if isinstance(value, np.integer) else value
+
+
+def _default(signature: inspect.Signature, key: str) -> Any:
+    return signature.parameters[key].default
+
+
+def _label(value: Any) -> Any:
+    """Return what a label says of a parameter: of a table (links of each pair of ranks) only that there was one."""
+    return "given" if isinstance(value, Mapping) and len(value) > FEW else value
+
+
+FEW = 4
+"""Entries of a table that is written in a label."""
 
 
 def available() -> dict[str, list[str]]:
@@ -109,6 +128,8 @@ def find(operation: str, name: str) -> Maker:
     """
     one_of("operation", operation, OPERATIONS)
     names = available().get(operation, [])
+    if not isinstance(name, str):
+        raise AlgorithmError(f"algorithm: {operation} has {', '.join(names) or 'none'}, got {shown(name)}")
     if not names:
         raise AlgorithmError(
             f"algorithm: collsim has none for {operation} yet; it has some for {', '.join(available())}; write your "

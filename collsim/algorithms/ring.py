@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
+from collsim.algorithms.pacing import queued
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -133,7 +134,13 @@ def ring_all_gather(ranks: int, *, order: Sequence[int] | None = None, channels:
 
 @algorithm("broadcast", "ring")
 def ring_broadcast(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 32
+    ranks: int,
+    root: int = 0,
+    *,
+    order: Sequence[int] | None = None,
+    channels: int = 1,
+    slices: int = 32,
+    window: int | None = None,
 ) -> Schedule:
     """Pipelined chain along the ring, from the root (NCCL's ring broadcast).
 
@@ -149,6 +156,10 @@ def ring_broadcast(
         Chains side by side, each with its share of the message.
     slices
         Pieces of the message of a channel that follow each other down the chain.
+    window
+        Slices that may wait in the queue of a rank's port: the next one enters it once the one so many before it has
+        left. None or 0 for no pacing. Where ports have queues that changes nothing; in the fluid network it keeps
+        slices from sharing a link (see ``docs/pacing.md``).
 
     Examples
     --------
@@ -165,12 +176,18 @@ def ring_broadcast(
         1 -> 2  1
     """
     chain = from_root(ranks, root, order)
-    return _chain(Collective("broadcast", ranks, root), chain, channels, slices)
+    return _chain(Collective("broadcast", ranks, root), chain, channels, slices, window)
 
 
 @algorithm("reduce", "ring")
 def ring_reduce(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 32
+    ranks: int,
+    root: int = 0,
+    *,
+    order: Sequence[int] | None = None,
+    channels: int = 1,
+    slices: int = 32,
+    window: int | None = None,
 ) -> Schedule:
     """Pipelined chain along the ring that ends at the root (NCCL's ring reduce).
 
@@ -183,10 +200,10 @@ def ring_reduce(
     <Schedule ring reduce ranks=4 chunks=2 steps=4 transfers=6>
     """
     chain = np.roll(from_root(ranks, root, order), -1)
-    return _chain(Collective("reduce", ranks, root), chain, channels, slices)
+    return _chain(Collective("reduce", ranks, root), chain, channels, slices, window)
 
 
-def _chain(collective: Collective, chain: Array, channels: int, slices: int) -> Schedule:
+def _chain(collective: Collective, chain: Array, channels: int, slices: int, window: int | None) -> Schedule:
     at_least_one(channels=channels, slices=slices)
     refuse_rows(len(chain) * channels * slices)
     b = ScheduleBuilder(collective, channels * slices)
@@ -194,4 +211,4 @@ def _chain(collective: Collective, chain: Array, channels: int, slices: int) -> 
     hop, part = (a.ravel() for a in np.indices((len(chain) - 1, slices)))
     for channel in range(channels):
         add(chain[hop], chain[hop + 1], channel * slices + part, step=hop + part, channel=channel)
-    return b.build()
+    return queued(b.build(), window)

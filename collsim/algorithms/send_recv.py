@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from collsim.algorithms.common import refuse_rows
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -31,6 +32,7 @@ def ring_send_recv(ranks: int) -> Schedule:
         1 -> 2  0
         2 -> 0  0
     """
+    refuse_rows(ranks)
     b = ScheduleBuilder(Collective("send_recv", ranks), 1)
     if ranks > 1:
         everyone = np.arange(ranks)

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from collsim.algorithms.common import at_least_one, refuse_rows
-from collsim.algorithms.embed import paced, refuse_window
+from collsim.algorithms.common import at_least_one, refuse_rows, refuse_window
+from collsim.algorithms.embed import paced
 from collsim.algorithms.registry import algorithm
 from collsim.algorithms.torus import PORTS, Lane, bucket, sizes
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError
+from collsim.errors import AlgorithmError, shown
 from collsim.schedule import Edge, Repeat, Schedule
 
 __all__ = ["themis_all_gather", "themis_all_reduce", "themis_orders", "themis_reduce_scatter"]
@@ -73,14 +73,14 @@ def _themis(
     chunks: int,
     ports: str,
     threshold: float,
-    window: int,
+    window: int | None,
 ) -> Schedule:
     at_least_one(chunks=chunks)
     refuse_rows(ranks * chunks)
-    if ports not in PORTS:
-        raise AlgorithmError(f"ports: expected one of {', '.join(PORTS)}, got {ports!r}")
-    if isinstance(threshold, bool) or not isinstance(threshold, Real) or threshold < 0:
-        raise AlgorithmError(f"threshold: expected a number of at least 0, got {threshold!r}")
+    if not isinstance(ports, str) or ports not in PORTS:
+        raise AlgorithmError(f"ports: expected one of {', '.join(PORTS)}, got {shown(ports)}")
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not threshold >= 0:
+        raise AlgorithmError(f"threshold: expected a number of at least 0, got {shown(threshold)}")
     refuse_window(window)
     found = sizes(ranks, levels, "levels")
     rates = _rates(found, bandwidths)
@@ -143,7 +143,7 @@ def _rates(levels: tuple[int, ...], bandwidths: Sequence[float] | None) -> tuple
     good = all(isinstance(rate, Real) and (rate > 0 or size == 1) for rate, size in zip(rates, levels, strict=False))
     if len(rates) != len(levels) or not good:
         raise AlgorithmError(
-            f"bandwidths: expected a number above 0 for each of the dimensions {levels}, got {bandwidths!r}"
+            f"bandwidths: expected a number above 0 for each of the dimensions {levels}, got {shown(bandwidths)}"
         )
     return tuple(map(float, rates))
 
@@ -157,7 +157,7 @@ def themis_all_reduce(
     chunks: int = 32,
     ports: str = "one",
     threshold: float = 0.0625,
-    window: int = 3,
+    window: int | None = 3,
 ) -> Schedule:
     """Bucket all_reduce in chunks, each of which visits the dimensions from the least to the most loaded one.
 
@@ -180,8 +180,8 @@ def themis_all_reduce(
         As in `themis_orders`.
     window
         Chunks that a rank has in one dimension (and direction) at a time, in the order in which they would start if
-        each dimension served one at a time: a chunk starts there once the one so many before it has been issued. 0 for
-        no pacing: then all chunks start at once and hold each other up.
+        each dimension served one at a time: a chunk starts there once the one so many before it has been issued. None
+        or 0 for no pacing: then all chunks start at once and hold each other up.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def themis_reduce_scatter(
     chunks: int = 32,
     ports: str = "one",
     threshold: float = 0.0625,
-    window: int = 3,
+    window: int | None = 3,
 ) -> Schedule:
     """Bucket reduce_scatter in chunks that visit the dimensions in different orders; see `themis_all_reduce`.
 
@@ -221,7 +221,7 @@ def themis_all_gather(
     chunks: int = 32,
     ports: str = "one",
     threshold: float = 0.0625,
-    window: int = 3,
+    window: int | None = 3,
 ) -> Schedule:
     """Bucket all_gather in chunks that visit the dimensions in different orders; see `themis_all_reduce`.
 

@@ -23,7 +23,7 @@ from collsim.algorithms.common import refuse_rows
 from collsim.algorithms.derive import reverse, then
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
-from collsim.errors import AlgorithmError
+from collsim.errors import AlgorithmError, shown
 from collsim.schedule import Schedule, ScheduleBuilder
 
 __all__ = ["Lane", "bucket", "factors", "sizes", "torus_all_gather", "torus_all_reduce", "torus_reduce_scatter"]
@@ -83,7 +83,7 @@ def sizes(ranks: int, dims: Sequence[int] | None, name: str = "dims") -> tuple[i
     whole = all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 1 for size in given)
     if isinstance(dims, str) or not given or not whole or math.prod(map(int, given)) != ranks:
         raise AlgorithmError(
-            f"{name}: expected sizes whose product is the {ranks} ranks, such as {factors(ranks)}, got {dims!r}"
+            f"{name}: expected sizes whose product is the {ranks} ranks, such as {factors(ranks)}, got {shown(dims)}"
         )
     return tuple(map(int, given))
 
@@ -153,8 +153,8 @@ def _all_gather(dims: Sequence[int], lanes: Sequence[Lane]) -> Schedule:
 
 
 def _torus(operation: str, ranks: int, dims: Sequence[int] | None, ports: str) -> Schedule:
-    if ports not in PORTS:
-        raise AlgorithmError(f"ports: expected one of {', '.join(PORTS)}, got {ports!r}")
+    if not isinstance(ports, str) or ports not in PORTS:
+        raise AlgorithmError(f"ports: expected one of {', '.join(PORTS)}, got {shown(ports)}")
     found = sizes(ranks, dims)
     visits = tuple(k for k in reversed(range(len(found))) if found[k] > 1)
     if ports == "one" or not visits:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.algorithms.common import at_least_one, from_root, rank_order, refuse_rows
+from collsim.algorithms.pacing import queued
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
 from collsim.schedule import Schedule, ScheduleBuilder
@@ -50,7 +51,13 @@ class _Steps:
 
 @algorithm("broadcast", "tree")
 def tree_broadcast(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, k: int = 2, slices: int = 32
+    ranks: int,
+    root: int = 0,
+    *,
+    order: Sequence[int] | None = None,
+    k: int = 2,
+    slices: int = 32,
+    window: int | None = None,
 ) -> Schedule:
     """Pipelined broadcast on a k-ary tree.
 
@@ -66,6 +73,9 @@ def tree_broadcast(
         Children of a rank.
     slices
         Pieces of the message.
+    window
+        Slices for one peer that may wait in the queue of a rank's port: the next one enters it once the one so many
+        before it has left (see ``docs/pacing.md``). None or 0 for no pacing: all that is ready enters at once.
 
     Examples
     --------
@@ -87,12 +97,18 @@ def tree_broadcast(
     name, t = from_root(ranks, root, order), _Steps(ranks, k, slices)
     b = ScheduleBuilder(Collective("broadcast", ranks, root), slices)
     b.copy(name[t.parent], name[t.child], t.slice, step=t.down)
-    return b.build()
+    return queued(b.build(), window)
 
 
 @algorithm("reduce", "tree")
 def tree_reduce(
-    ranks: int, root: int = 0, *, order: Sequence[int] | None = None, k: int = 2, slices: int = 32
+    ranks: int,
+    root: int = 0,
+    *,
+    order: Sequence[int] | None = None,
+    k: int = 2,
+    slices: int = 32,
+    window: int | None = None,
 ) -> Schedule:
     """Pipelined reduce on a k-ary tree: the broadcast turned round. Parameters as in `tree_broadcast`.
 
@@ -106,11 +122,13 @@ def tree_reduce(
     name, t = from_root(ranks, root, order), _Steps(ranks, k, slices)
     b = ScheduleBuilder(Collective("reduce", ranks, root), slices)
     b.reduce(name[t.child], name[t.parent], t.slice, step=t.up)
-    return b.build()
+    return queued(b.build(), window)
 
 
 @algorithm("all_reduce", "tree")
-def tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None, k: int = 2, slices: int = 32) -> Schedule:
+def tree_all_reduce(
+    ranks: int, *, order: Sequence[int] | None = None, k: int = 2, slices: int = 32, window: int | None = None
+) -> Schedule:
     """Pipelined reduce up a k-ary tree and broadcast down it; a slice turns round once the root has it.
 
     Parameters as in `tree_broadcast`; the first of ``order`` is the root.
@@ -126,4 +144,4 @@ def tree_all_reduce(ranks: int, *, order: Sequence[int] | None = None, k: int = 
     b = ScheduleBuilder(Collective("all_reduce", ranks), slices)
     b.reduce(name[t.child], name[t.parent], t.slice, step=t.up)
     b.copy(name[t.parent], name[t.child], t.slice, step=t.turn + t.down)
-    return b.build()
+    return queued(b.build(), window)

@@ -9,7 +9,7 @@ from typing import Any
 
 from collsim import algorithms
 from collsim.algorithms.registry import Maker
-from collsim.cli.progress import progress
+from collsim.cli.progress import progress, stages
 from collsim.cli.run import root_of, sizes
 from collsim.cli.user import user_function
 from collsim.collective import OPERATIONS, ROOTED
@@ -42,10 +42,10 @@ def compare(arguments: argparse.Namespace) -> int:
     topology = load_topology(arguments.topology)
     root = root_of(arguments.root, topology.n_ranks)
     makers = _makers(operation, arguments.algorithm)
-    with progress(operation) as pulse:
+    with progress(operation) as pulse, stages() as stage:
         found = compare_algorithms(
             operation, topology, todo, algorithms=makers, network=arguments.network, dtype=dtype, root=root,
-            check=not arguments.no_check, progress=pulse,
+            check=not arguments.no_check, progress=pulse, stage=stage,
         )  # fmt: skip
     if not found.results:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.unfit.items())

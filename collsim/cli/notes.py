@@ -81,15 +81,14 @@ HOW = {
 
 
 def _engine(r: Result) -> list[tuple[str, str]]:
-    """Say how the compiled engine came to the time, since its short cuts are exact but not plain."""
-    if r.engine == "reference":
-        return []
-    return [("engine", f"{r.engine}: {r.transfers:,} transfers, {HOW[r.shortcut]}")]
+    """Say which engine it was, and how it came to the time: short cuts are exact but not plain."""
+    return [("engine", f"{r.engine}: {r.transfers:,} transfer{'s' * (r.transfers != 1)}, {HOW[r.shortcut]}")]
 
 
 def _time(r: Result) -> list[tuple[str, str]]:
     if not r.has_records:
-        return [("time", f"{us(r.time)} us at {format_size(r.size)}; no critical path, since no records were kept")]
+        why = "no records were kept, so there is no critical path (in Python records=True keeps them)"
+        return [("time", f"{us(r.time)} us at {format_size(r.size)}; {why}")]
     hops = len(r.critical_path.transfers)
     if not hops:
         return [("time", "no transfer is needed")]
@@ -157,13 +156,19 @@ def _busiest(r: Result) -> list[tuple[str, str]]:
         return []
     top = int(busy.argmax())
     rate = format_bandwidth(int(r.topology.link_bandwidth[top]))
+    used = int((busy > 0).sum())
+    hint = (
+        "; `collsim compare` shows whether others use more of them"
+        if r.efficiency < 0.5 and 2 * used < len(busy)
+        else ""
+    )
     alike = int((busy >= 0.99 * busy[top]).sum()) - 1
     text = f"{r.topology.link_name(top)} ({rate})" + (f" and {alike} more link{'s' * (alike > 1)}" if alike else "")
     return [
         (
             "busiest",
             f"{text}, busy {100 * int(busy[top]) / r.time_ps:.1f} % of the time; "
-            f"{int((busy > 0).sum()):,} of {len(busy):,} links are used",
+            f"{used:,} of {len(busy):,} links are used{hint}",
         )
     ]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
 from collsim.engine.outcome import Pulse, no_pulse
 
-__all__ = ["progress"]
+__all__ = ["progress", "stages"]
 
 QUIET = 2.0
 """Seconds without a bar."""
@@ -44,6 +44,27 @@ def progress(what: str) -> Iterator[Pulse]:
     finally:
         if bar is not None:
             bar.stop()
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Give a function that shows on a terminal what is being done, after two seconds, in one line that is wiped off."""
+    since, shown = monotonic(), False
+    terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
+
+    def stage(text: str) -> None:
+        nonlocal shown
+        if terminal is not None and monotonic() - since >= QUIET:
+            terminal.write(f"\r\x1b[2K{text[:78]}")
+            terminal.flush()
+            shown = True
+
+    try:
+        yield stage
+    finally:
+        if terminal is not None and shown:
+            terminal.write("\r\x1b[2K")
+            terminal.flush()
 
 
 def _bar() -> Any:

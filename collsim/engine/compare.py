@@ -18,9 +18,9 @@ from collsim.engine.lowering.lower import lower
 from collsim.engine.lowering.stations import INT64_MAX, serialisation
 from collsim.engine.outcome import Pulse, no_pulse
 from collsim.engine.program import NETWORKS, SENDER, Array, Program
-from collsim.engine.result import Result
+from collsim.engine.result import Result, frame
 from collsim.engine.simulate import DTYPES, execute, refuse_large
-from collsim.errors import AlgorithmError, CollsimError, InputError, ProofError, ScheduleError, one_of
+from collsim.errors import AlgorithmError, InputError, ProofError, ScheduleError, one_of
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
 from collsim.topology import Topology
@@ -120,10 +120,6 @@ class Comparison:
         CollsimError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise CollsimError("to_frame: expected pandas to be installed: pip install 'collsim[pandas]'") from None
         rows = [
             {
                 "size": size, "algorithm": name, "time": r.time, "bound": float(r.bound), "efficiency": r.efficiency,
@@ -133,7 +129,7 @@ class Comparison:
             for size in self.sizes
             for name, r in self.ranking(size)
         ]  # fmt: skip
-        return pd.DataFrame(rows)
+        return frame(rows)
 
     def __repr__(self) -> str:
         unfit = f", {len(self.unfit)} unfit" if self.unfit else ""
@@ -159,6 +155,7 @@ def compare(
     root: int = 0,
     check: bool = True,
     progress: Pulse = no_pulse,
+    stage: Callable[[str], None] = lambda text: None,
 ) -> Comparison:
     """Time all algorithms of an operation that fit a machine.
 
@@ -177,6 +174,8 @@ def compare(
         ``{"tree of 8": partial(collsim.algorithms.tree_all_reduce, slices=8)}``.
     check
         Prove the schedules first.
+    stage
+        Called before each schedule is built, with a text that says which, and with an empty one after the last.
 
     Returns
     -------
@@ -206,7 +205,8 @@ def compare(
     unfit: dict[str, str] = {}
     schedules: dict[str, tuple[Schedule, Proof | None]] = {}
     compiled = find_spec("numba") is not None
-    for name, maker in makers.items():
+    for number, (name, maker) in enumerate(makers.items(), start=1):
+        stage(f"{number} of {len(makers)}: {name}, building" + " and proving" * check)
         try:
             schedule = _build(name, maker, collective, topology)
             refuse_large(schedule, "compiled" if compiled else "reference")
@@ -216,6 +216,7 @@ def compare(
             unfit[name] = str(error)
             continue
         schedules[name] = schedule, _proven(name, schedule) if check else None
+    stage("")
     work = sum(schedule.transfers for schedule, _ in schedules.values()) * len(todo)
     compiled = compiled and work > FEW_TRANSFERS
     results: dict[str, dict[int, Result]] = {}

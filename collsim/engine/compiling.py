@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Timer
@@ -21,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE = 1.0
 """Seconds of compilation after which the user is told why nothing happens."""
-NOTICE = "collsim: compiling the engine, some seconds, once; later runs load it from a cache"
+NOTICE = "collsim: compiling a part of the engine, some seconds, once; later runs load it from a cache"
 
 
 def kernel(function: F) -> F:
@@ -34,9 +35,29 @@ def kernel(function: F) -> F:
         # Numba asks for the file of the function only; a kernel is out of date too when another that it calls has
         # changed, in a file of the same age (as all files of an installed package may be)
         compiled._cache._cache_file._source_stamp = _digest()
+        _forgive(compiled._cache)
     except (RuntimeError, AttributeError):  # no folder that can be written; a Numba that keeps its cache in another way
         compiled = numba.njit(function)
     return cast(F, compiled)
+
+
+def _forgive(stored: Any) -> None:
+    """Let a cache that is damaged, or that cannot be written any more, count as empty."""
+    load, save = stored.load_overload, stored.save_overload
+
+    def load_if_sound(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except Exception:  # what a file cut short or overwritten makes of Numba's and LLVM's readers is anybody's guess
+            with suppress(Exception):
+                stored.flush()
+            return None
+
+    def save_if_possible(*arguments: Any) -> None:
+        with suppress(Exception):  # a full disk is no reason not to run what has been compiled
+            save(*arguments)
+
+    stored.load_overload, stored.save_overload = load_if_sound, save_if_possible
 
 
 @cache

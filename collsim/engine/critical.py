@@ -178,6 +178,7 @@ class _Walk:
         if not len(edges):
             self.parts["pacing"] += ready
             return None
-        found = int(program.pred[edges[np.argmax(self.ends[program.pred[edges]] + program.pred_lag[edges])]])
+        asked = self.ends[program.pred[edges]] + program.pred_lag[edges]
+        found = int(program.pred[edges[asked == asked.max()]].min())  # the lowest, in whatever order they are kept
         self.parts["pacing"] += ready - int(self.ends[found])
         return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -117,6 +118,10 @@ class Loops:
                 column: Array = np.ascontiguousarray(getattr(self, item.name), dtype=KINDS[item.name]).view()
                 column.flags.writeable = False  # to Numba, arrays that can be written are of another type
                 object.__setattr__(self, item.name, column)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()
 
     @property
     def phases(self) -> int:

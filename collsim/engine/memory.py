@@ -23,7 +23,7 @@ ALWAYS = 100_000_000
 def free_memory() -> int | None:
     """Return the bytes that this process may still take without swapping, or None where the system does not say."""
     found = [_container(limit, usage) for limit, usage in CGROUPS]
-    found.append(_machine())
+    found += [_machine(), _process()]
     known = [value for value in found if value is not None]
     return min(known) if known else None
 
@@ -45,6 +45,19 @@ def _machine() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _process() -> int | None:
+    """Return what a limit on the addresses of this process (``ulimit -v``) leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return None
+        return max(0, limit - int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
+    except (ImportError, OSError, ValueError, IndexError):  # not Linux
         return None
 
 

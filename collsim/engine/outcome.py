@@ -16,6 +16,9 @@ Pulse = Callable[[int, int], None]
 SLICE = 0.1
 """Seconds that compiled code may run before it comes back to Python, where Ctrl-C is heard."""
 
+MOST_WORK = 2**40
+"""An amount of work that no kernel does in a slice."""
+
 SINGLE_TIME = 2**56
 LARGEST_TIME = 2**62
 """Kernels work in 64 bits: each duration, latency and lag is below the former, all times are below the latter (ps)."""
@@ -73,4 +76,5 @@ def budgets(first: int) -> Iterator[int]:
         since = perf_counter()
         yield amount
         took = perf_counter() - since
-        amount = max(1, int(amount * min(4.0, max(0.1, SLICE / max(took, 1e-6)))))
+        # a call may have come back early for reasons of its own, and often: amounts stay within 64 bits
+        amount = min(MOST_WORK, max(1, int(amount * min(4.0, max(0.1, SLICE / max(took, 1e-6))))))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collsim import algorithms
+from collsim.algorithms.pacing import queued
 from collsim.engine.critical import CriticalPath, critical_path
 from collsim.engine.loops import Loops
 from collsim.engine.memory import refuse_beyond_memory
@@ -29,8 +31,29 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 PICO = 1e-12
+OWN_EDGES = ("nccl_p2p", "one_shot", "pairwise", "pairwise_xor")
+"""Algorithms with written edges whose closed form is exact with them."""
+MOST_BUILT = 100_000
+"""Transfers of a schedule that is built once more to see whether its edges are its own."""
+QUEUES = ("cut_through", "store_and_forward")
+"""Networks in which messages queue at ports in order of arrival."""
 WRITTEN_OUT = 250
 """Bytes of a transfer that is written out, with its edges and visits."""
+
+
+def frame(data: Any) -> pd.DataFrame:
+    """Return data as a pandas frame.
+
+    Raises
+    ------
+    CollsimError
+        If pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise CollsimError("to_frame: expected pandas to be installed: pip install 'collsim[pandas]'") from None
+    return pd.DataFrame(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,15 +185,42 @@ class Result:
             element_size=self.element_size,
             equal=self._cuts_equally,
         )
-        if prediction is not None and schedule.edges:
+        if prediction is not None and schedule.edges and not (self._waits_its_turn or self._has_its_own_edges):
             prediction = prediction.but("written edges pace it")
         return prediction
+
+    @property
+    def _waits_its_turn(self) -> bool:
+        """Whether the edges only keep chains and trees in the order in which their messages would queue anyway."""
+        schedule, window = self.schedule, self.schedule.parameters.get("window")
+        if schedule.algorithm not in ("ring", "tree") or not (self.synchronous or self.network in QUEUES):
+            return False
+        try:
+            return bool(schedule.edges == queued(replace(schedule, edges=()), window).edges)
+        except CollsimError:  # an algorithm of a user's own may give the name another meaning
+            return False
+
+    @property
+    def _has_its_own_edges(self) -> bool:
+        """Whether the edges are those of the algorithm itself, which its form takes into account, and no others."""
+        schedule = self.schedule
+        if schedule.algorithm not in OWN_EDGES or schedule.transfers > MOST_BUILT:
+            return False
+        try:
+            again = algorithms.build(
+                self.operation, schedule.algorithm, schedule.ranks, schedule.collective.root, **schedule.parameters
+            )
+        except CollsimError:
+            return False
+        return bool(again.edges == schedule.edges)
 
     @property
     def _cuts_equally(self) -> bool:
         elements, rest = divmod(self.size, self.element_size)
         sizes = self.schedule.elements(elements)
-        return not rest and int(sizes.min()) == int(sizes.max())
+        # blocks of all_to_all are all alike: what is left over does not move
+        moved = self.operation == "barrier" or int(sizes.sum()) == elements
+        return not rest and moved and int(sizes.min()) == int(sizes.max())
 
     @cached_property
     def bound(self) -> Bound:
@@ -247,14 +297,10 @@ class Result:
         CollsimError
             If pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise CollsimError("to_frame: expected pandas to be installed: pip install 'collsim[pandas]'") from None
         columns = dict(self.records)
         for name in ("ready", "start", "end"):
             columns[name] = columns.pop(f"{name}_ps") * PICO
-        return pd.DataFrame(columns)
+        return frame(columns)
 
     @cached_property
     def critical_path(self) -> CriticalPath:

@@ -8,7 +8,7 @@ from collsim.collective import Collective
 from collsim.engine.result import Result
 from collsim.errors import ProofError
 
-__all__ = ["refuse_apart", "refuse_too_fast", "refuse_too_little"]
+__all__ = ["least_share", "refuse_apart", "refuse_too_fast", "refuse_too_little"]
 
 
 def refuse_too_fast(result: Result) -> None:
@@ -42,6 +42,16 @@ def refuse_too_little(result: Result) -> None:
                     f"rank {rank} {verb} {got:,} bytes of {size:,}; no algorithm can do with less than {least:,}",
                     rank=rank,
                 )
+
+
+def least_share(c: Collective) -> float:
+    """Return what the busiest rank must send over the size, whatever the algorithm (0 where nothing must be sent)."""
+    n = c.ranks
+    if n == 1 or c.operation == "barrier":
+        return 0.0
+    return {"all_reduce": 2 * (n - 1) / n, "broadcast": 1.0, "reduce": 1.0, "send_recv": 1.0, "gather": 1 / n}.get(
+        c.operation, (n - 1) / n
+    )
 
 
 def _least(c: Collective, rank: int, size: int) -> tuple[int, int]:

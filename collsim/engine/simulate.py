@@ -104,6 +104,10 @@ def simulate(
         raise InputError(f"topology: expected a Topology (see load_topology), got {type(topology).__name__}")
     one_of("network", network, NETWORKS)
     one_of("dtype", dtype, DTYPES)
+    if records not in (None, True, False):
+        raise InputError(f"records: expected True, False or None, got {type(records).__name__}")
+    if not callable(progress):
+        raise InputError(f"progress: expected a function of two numbers, got {type(progress).__name__}")
     size = parse_size(size)
     engine = engine_for(schedule, engine)
     refuse_large(schedule, engine)
@@ -235,5 +239,5 @@ def refuse_large(schedule: Schedule, engine: str) -> None:
         raise InputError(
             f"schedule: {schedule.transfers:,} transfers would need about "
             f"{schedule.transfers * KILOBYTES / 1e6:,.0f} GB in the reference engine; expected at most "
-            f"{MAX_TRANSFERS:,}; use the compiled engine, or fewer ranks, slices or channels"
+            f"{MAX_TRANSFERS:,}; use the compiled engine (pip install numba), or fewer ranks, slices or channels"
         )

@@ -112,6 +112,7 @@ def _row_sums(loops: Loops, phase: int, rows: slice, values: Array) -> Array:
     )
     # Rows go round circles: through the window in steps of the shift. A sum along a circle is a difference of prefixes.
     ways, way = np.unique(np.stack([base, window, shift % window], axis=1), axis=0, return_inverse=True)
+    way = way.reshape(-1)  # NumPy 2.0 returns a column
     order = np.argsort(way, kind="stable")
     lengths = np.cumsum(ways[:, 1])
     sums = np.zeros(len(base), dtype=np.int64)

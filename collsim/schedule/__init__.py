@@ -4,6 +4,6 @@ There is no clock and no hardware in this room.
 """
 
 from collsim.schedule.builder import ScheduleBuilder
-from collsim.schedule.model import Block, Edge, Repeat, Schedule, Transfers
+from collsim.schedule.model import Block, Edge, Edges, Repeat, Schedule, Transfers
 
-__all__ = ["Block", "Edge", "Repeat", "Schedule", "ScheduleBuilder", "Transfers"]
+__all__ = ["Block", "Edge", "Edges", "Repeat", "Schedule", "ScheduleBuilder", "Transfers"]

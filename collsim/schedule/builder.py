@@ -13,7 +13,8 @@ import numpy.typing as npt
 from collsim.collective import Collective
 from collsim.errors import ScheduleError, did_you_mean
 from collsim.schedule.block import BUFFERS, COLUMNS, Block, ChunkLists, Repeat, items, names, short, whole
-from collsim.schedule.model import Edge, Schedule
+from collsim.schedule.edges import Edge, Edges
+from collsim.schedule.model import Schedule
 
 __all__ = ["ScheduleBuilder"]
 
@@ -144,7 +145,7 @@ class ScheduleBuilder:
             tuple(self._phases),
             scratch=self._scratch,
             in_place=self._in_place,
-            edges=tuple(edges),
+            edges=Edges.of(edges),
             order=self._order,
             layout=self._layout,
             paths=tuple(self._paths),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import ProofError, ScheduleError
-from collsim.schedule.dependencies import explicit_edges, infer
+from collsim.schedule.dependencies import edge_columns, explicit_edges, infer
 from collsim.schedule.explain import transfer_name
 from collsim.schedule.model import Schedule, Transfers
 
@@ -83,7 +83,8 @@ def refuse_cycles(schedule: Schedule) -> None:
         If there are more than `MOST_TRANSFERS` to search.
     """
     # an edge to an earlier iteration, row or phase runs along the program order, as data does
-    if all(e.pred_phase < e.phase or e.distance > 0 or e.pred_row < e.row for e in schedule.edges):
+    e = edge_columns(schedule)
+    if ((e["pred_phase"] < e["phase"]) | (e["distance"] > 0) | (e["pred_row"] < e["row"])).all():
         return
     if schedule.transfers > MOST_TRANSFERS:
         raise ScheduleError(

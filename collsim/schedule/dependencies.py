@@ -10,18 +10,17 @@ the compiled engine uses (`collsim.engine.lowering.row_dependencies`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import ScheduleError, did_you_mean
-from collsim.schedule.block import COLUMNS, whole
-from collsim.schedule.model import INPUT, SCRATCH, Edge, Schedule, Transfers
+from collsim.errors import ScheduleError
+from collsim.schedule.edges import Edges
+from collsim.schedule.model import INPUT, SCRATCH, Schedule, Transfers
 
-__all__ = ["edge_columns", "explicit_edges", "infer", "locations", "window"]
+__all__ = ["edge_columns", "explicit_edges", "infer", "locations"]
 
 Array = npt.NDArray[Any]
 
@@ -161,10 +160,7 @@ def _infer_many(
 
 def edge_columns(schedule: Schedule) -> dict[str, Array]:
     """Return the written edges as columns named like the attributes of `Edge`, and ``issued`` for ``at``."""
-    names = ("phase", "row", "pred_phase", "pred_row", "distance", "lag")
-    columns = {name: np.array([getattr(e, name) for e in schedule.edges], dtype=np.int64) for name in names}
-    columns["issued"] = np.array([e.at == "issued" for e in schedule.edges], dtype=np.bool_)
-    return columns
+    return Edges.of(schedule.edges).columns
 
 
 def explicit_edges(schedule: Schedule, edges: dict[str, Array] | None = None) -> tuple[Array, Array, Array, Array]:
@@ -187,72 +183,3 @@ def explicit_edges(schedule: Schedule, edges: dict[str, Array] | None = None) ->
     transfer = first[phase[edge]] + k * rows[phase[edge]] + edges["row"][edge]
     pred = first[pred_phase[edge]] + (k - late[edge]) * rows[pred_phase[edge]] + edges["pred_row"][edge]
     return transfer, pred, edges["issued"][edge], edges["lag"][edge]
-
-
-def window(
-    schedule: Schedule, n: int, *, per: tuple[str, ...] = ("src", "dst", "channel"), at: str = "end"
-) -> Schedule:
-    """Return the schedule paced: a transfer waits for the n-th one before it of the same sender, receiver, channel.
-
-    Parameters
-    ----------
-    schedule
-        Any schedule; it keeps its other edges.
-    n
-        Transfers in flight at most, at least 1.
-    per
-        Columns of the block that tell windows apart.
-    at
-        What is waited for: ``"end"`` or ``"issued"``.
-
-    Raises
-    ------
-    ScheduleError
-        If n is less than 1, or phases have different numbers of rows for one window (write them as one block).
-
-    Examples
-    --------
-    >>> from collsim.algorithms import ring_all_reduce
-    >>> paced = window(ring_all_reduce(3), 1)
-    >>> paced.edges[0]
-    Edge(phase=0, row=0, pred_phase=0, pred_row=0, distance=1, at='end', lag=0)
-    """
-    if whole("window", n) < 1:
-        raise ScheduleError(f"window: expected at least 1 transfer in flight, got {n}")
-    for name in per:
-        if name not in COLUMNS:
-            raise ScheduleError(f"window: per: no column {name!r}{did_you_mean(name, COLUMNS)}")
-    edges = list(schedule.edges)
-    keyed: list[dict[tuple[int, ...], list[int]]] = []
-    for phase in schedule.phases:
-        keys: dict[tuple[int, ...], list[int]] = {}
-        columns = [getattr(phase.block, name).tolist() for name in per]
-        for row in range(len(phase.block)):
-            keys.setdefault(tuple(column[row] for column in columns), []).append(row)
-        keyed.append(keys)
-    for number, keys in enumerate(keyed):
-        times = schedule.phases[number].times
-        for key, rows in keys.items():
-            m = len(rows)
-            for position, row in enumerate(rows):
-                distance, ordinal = -((position - n) // m), (position - n) % m
-                if distance < times:
-                    edges.append(Edge(number, row, number, rows[ordinal], distance, at))
-                # over the borders: iterations count on backwards, until the window is filled
-                with_key = without_key = 0
-                for earlier in range(number - 1, -1, -1):
-                    if distance <= with_key:
-                        break
-                    theirs = keyed[earlier].get(key)
-                    if theirs is None:
-                        without_key += schedule.phases[earlier].times
-                        continue
-                    if len(theirs) != m:
-                        raise ScheduleError(
-                            f"window: {dict(zip(per, key, strict=True))} has {m} rows in phase {number} and "
-                            f"{len(theirs)} in phase {earlier}; expected as many, write them as one block"
-                        )
-                    with_key += schedule.phases[earlier].times
-                    if distance < times + with_key:
-                        edges.append(Edge(number, row, earlier, theirs[ordinal], distance + without_key, at))
-    return replace(schedule, edges=tuple(edges))

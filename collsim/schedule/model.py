@@ -20,7 +20,6 @@ from collsim.schedule.block import (
     BUFFERS,
     COLUMNS,
     INPUT,
-    INT32,
     OUTPUT,
     SCRATCH,
     Block,
@@ -31,15 +30,18 @@ from collsim.schedule.block import (
     short,
     whole,
 )
+from collsim.schedule.edges import MOST_LAG, Edge, Edges
 
 __all__ = [
     "BUFFERS",
     "INPUT",
+    "MOST_LAG",
     "OUTPUT",
     "SCRATCH",
     "Block",
     "ChunkLists",
     "Edge",
+    "Edges",
     "Repeat",
     "Schedule",
     "Transfers",
@@ -47,49 +49,6 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-
-MOST_LAG = 10**18
-"""Picoseconds (eleven days) that an edge can add, and elements of a chunk: sums of some stay within 64 bits."""
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A written dependency: iteration k of a row waits for an earlier iteration of another row.
-
-    Parameters
-    ----------
-    phase, row
-        The row that waits: index of the repeat in `Schedule.phases`, row in its block.
-    pred_phase, pred_row
-        The row that is waited for.
-    distance
-        Iterations back. Within one phase k waits for ``k - distance``. Iterations are counted on over the border
-        of phases: iteration -1 of a phase is the last one of the phase before. Where there is no such iteration the
-        edge is absent.
-    at
-        ``"end"``: until the predecessor has ended; ``"issued"``: until its first station is free again.
-    lag
-        Picoseconds to add.
-    """
-
-    phase: int
-    row: int
-    pred_phase: int
-    pred_row: int
-    distance: int = 0
-    at: str = "end"
-    lag: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("phase", "row", "pred_phase", "pred_row", "distance", "lag"):
-            limit = MOST_LAG if name == "lag" else INT32
-            object.__setattr__(self, name, whole(f"edge: {name}", getattr(self, name), limit))
-        if self.at not in ("end", "issued"):
-            raise ScheduleError(f"edge: at: expected 'end' or 'issued', got {self.at!r}")
-        if self.pred_phase > self.phase or self.distance < 0 or self.lag < 0:
-            raise ScheduleError(
-                f"edge: expected a predecessor in this or an earlier phase, distance >= 0, lag >= 0: {self}"
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +92,7 @@ class Schedule:
         Whether ``input`` and ``output`` name the same memory. If so the buffer starts with the input in place; if not,
         the input is read only and the output starts empty.
     edges
-        Written dependencies (pacing).
+        Written dependencies (pacing). Kept as columns, see `Edges`.
     order
         Place of chunk i in the buffer, where it is not i.
     layout
@@ -160,7 +119,7 @@ class Schedule:
     phases: tuple[Repeat, ...]
     scratch: int = 0
     in_place: bool = True
-    edges: tuple[Edge, ...] = ()
+    edges: Edges | tuple[Edge, ...] = ()
     order: tuple[int, ...] | None = None
     layout: tuple[tuple[int, int], ...] | None = None
     paths: tuple[tuple[str, ...], ...] = ()
@@ -188,7 +147,7 @@ class Schedule:
             "scratch": whole("scratch", self.scratch),
             "in_place": bool(self.in_place),
             "phases": _all_of("phases", self.phases, Repeat),
-            "edges": _all_of("edges", self.edges, Edge),
+            "edges": Edges.of(self.edges),
             "order": order,
             "layout": layout,
             "paths": tuple(names("paths", path) for path in items("paths", self.paths, "lists of names")),
@@ -322,8 +281,8 @@ class Schedule:
             for phase in self.phases
         )
         return (
-            self.collective, self.chunks, self.scratch, self.in_place, self.edges, self.order, self.layout, self.paths,
-            self.places, blocks,
+            self.collective, self.chunks, self.scratch, self.in_place, Edges.of(self.edges).key(), self.order,
+            self.layout, self.paths, self.places, blocks,
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +27,9 @@ import numpy as np
 from collsim.collective import OPERATIONS, Collective
 from collsim.errors import CollsimError, ScheduleError, did_you_mean
 from collsim.schedule.block import COLUMNS, INT32, OUTPUT, Block, ChunkLists, Repeat, short
-from collsim.schedule.model import MOST_LAG, Edge, Schedule
+from collsim.schedule.dependencies import edge_columns
+from collsim.schedule.edges import MOST_LAG, Edge
+from collsim.schedule.model import Schedule
 from collsim.schedule.validate import PartError
 
 __all__ = ["from_text", "to_text"]
@@ -60,14 +62,22 @@ def to_text(schedule: Schedule) -> str:
         lines.append(f"places {json.dumps(list(schedule.places))}")
     for phase in schedule.phases:
         lines += _phase_lines(phase)
-    for e in schedule.edges:
-        lines.append(
-            f"edge {e.phase}.{e.row} after {e.pred_phase}.{e.pred_row}"
-            + (f" distance={e.distance}" if e.distance else "")
-            + (f" at={e.at}" if e.at != "end" else "")
-            + (f" lag={e.lag}" if e.lag else "")
-        )
+    lines += _edge_lines(schedule)
     return "\n".join(lines)
+
+
+def _edge_lines(schedule: Schedule) -> Iterator[str]:
+    names = ("phase", "row", "pred_phase", "pred_row", "distance", "issued", "lag")
+    columns = edge_columns(schedule)
+    for phase, row, pred_phase, pred_row, distance, issued, lag in zip(
+        *(columns[name].tolist() for name in names), strict=True
+    ):
+        yield (
+            f"edge {phase}.{row} after {pred_phase}.{pred_row}"
+            + (f" distance={distance}" if distance else "")
+            + (" at=issued" if issued else "")
+            + (f" lag={lag}" if lag else "")
+        )
 
 
 def _plain(value: Any, inside: tuple[int, ...] = ()) -> Any:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from collsim.errors import InputError, ScheduleError
 from collsim.schedule.block import short
-from collsim.schedule.model import BUFFERS, INPUT, MOST_LAG, SCRATCH, Repeat, Schedule
+from collsim.schedule.edges import MOST_LAG, Edges
+from collsim.schedule.model import BUFFERS, INPUT, SCRATCH, Repeat, Schedule
 
 __all__ = ["MOST_CHUNKS", "PartError", "validate"]
 
@@ -63,10 +64,25 @@ def validate(schedule: Schedule) -> None:
             raise PartError(f"layout: expected at most {MOST_LAG} elements in all, got {elements}", "layout")
     for number, phase in enumerate(schedule.phases):
         _validate_phase(schedule, number, phase)
-    for index, edge in enumerate(schedule.edges):
-        for phase_index, row in ((edge.phase, edge.row), (edge.pred_phase, edge.pred_row)):
-            if not 0 <= phase_index < len(schedule.phases) or not 0 <= row < len(schedule.phases[phase_index].block):
-                raise PartError(f"edge: there is no row {row} in phase {phase_index}: {edge}", "edge", index)
+    _validate_edges(schedule)
+
+
+def _validate_edges(schedule: Schedule) -> None:
+    edges = Edges.of(schedule.edges)
+    if not len(edges):
+        return
+    rows = np.array([len(phase.block) for phase in schedule.phases] + [0])  # the last one stands for any other number
+    bad = []
+    for side in ("", "pred_"):
+        phase, row = edges.columns[side + "phase"], edges.columns[side + "row"]
+        known = (phase >= 0) & (phase < len(schedule.phases))
+        bad.append((row < 0) | (row >= rows[np.where(known, phase, -1)]))
+    wrong = bad[0] | bad[1]
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        edge = edges[index]
+        where = (edge.phase, edge.row) if bad[0][index] else (edge.pred_phase, edge.pred_row)
+        raise PartError(f"edge: there is no row {where[1]} in phase {where[0]}: {edge}", "edge", index)
 
 
 def _validate_order(schedule: Schedule) -> None:

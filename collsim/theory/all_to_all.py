@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
 from typing import NamedTuple
 
-from collsim.theory.costs import ZERO, Costs, Terms, times
+from collsim.theory.costs import ZERO, Costs, Terms, added, times
 
 __all__ = [
     "FORMS",
@@ -44,7 +44,7 @@ class Way(NamedTuple):
 
     def text(self) -> str:
         """Write the formula."""
-        return _sum(times(self.hops, "alpha"), times(self.blocks, "m beta"), times(self.waits, "overhead"))
+        return added(times(self.hops, "alpha"), times(self.blocks, "m beta"), times(self.waits, "overhead"))
 
     @staticmethod
     def latest(ways: Iterable[Way], costs: Costs) -> Way:
@@ -64,15 +64,7 @@ def burst(costs: Costs, count: int, *, reduces: bool = False) -> tuple[Terms, st
     hop = costs.reduce if reduces else costs.copy
     gap = costs.gap(sender=True, link=one, reducer=reduces)
     gap_text = costs.gap_text(sender=True, link=one, reducer=reduces)
-    if gap_text == "m beta" and costs.stores == 1:
-        text = f"alpha + {times(count, gap_text)}"
-    else:
-        text = _sum(costs.text(reduces), times(count - 1, gap_text))
-    return hop + (count - 1) * gap, text
-
-
-def _sum(*texts: str) -> str:
-    return " + ".join(filter(None, texts))
+    return hop + (count - 1) * gap, added(costs.text(reduces), times(count - 1, gap_text))
 
 
 def direct(
@@ -89,7 +81,7 @@ def two_shot(
     """Time of a direct reduce_scatter and a direct all_gather: a rank sends when its sum is complete. Exact."""
     costs = costs_of(size / ranks)
     (add, add_text), (copy, copy_text) = burst(costs, ranks - 1, reduces=True), burst(costs, ranks - 1)
-    text = times(2, copy_text) if add_text == copy_text else _sum(add_text, copy_text)
+    text = times(2, copy_text) if add_text == copy_text else added(add_text, copy_text)
     return add + copy, f"{text}, m = S/N", ""
 
 
@@ -99,7 +91,7 @@ def one_shot(
     """Time of getting all vectors, and then adding all at once. Exact."""
     costs = costs_of(size)
     terms, text = burst(costs, ranks - 1)
-    text = _sum(text, times(ranks - 1, "m gamma") if costs.adding else "")
+    text = added(text, times(ranks - 1, "m gamma") if costs.adding else "")
     return terms + Terms(reduction=(ranks - 1) * costs.adding), f"{text}, m = S", ""
 
 
@@ -115,19 +107,20 @@ def pairwise(
 ) -> Form:
     """Time of rounds of which so many are under way: shift, XOR and NCCL's order. Exact.
 
-    Round i begins one gap after the round before it, and when round ``i - window`` has arrived.
+    Round i begins one gap after the round before it, and when round ``i - window`` has arrived; all are under way where
+    the window is None or 0.
     """
     costs, rounds = costs_of(size / ranks), ranks - 1
     if synchronous or window == 1:
         return rounds * costs.copy, f"{times(rounds, costs.text())}, m = S/N", ""
     one = costs.ports == "one"
     gap, gap_text = costs.gap(sender=True, link=one), costs.gap_text(sender=True, link=one)
-    jumps = 0 if window is None else max(rounds - 1, 0) // window
-    if window is None or not jumps or costs.copy.total <= window * gap.total:
+    jumps = max(rounds - 1, 0) // window if window else 0
+    if not window or not jumps or costs.copy.total <= window * gap.total:
         return direct(operation, ranks, costs_of, size)
     left = rounds - 1 - jumps * window
     terms = (jumps + 1) * costs.copy + left * gap
-    return terms, f"{_sum(times(jumps + 1, costs.text()), times(left, gap_text))}, m = S/N", ""
+    return terms, f"{added(times(jumps + 1, costs.text()), times(left, gap_text))}, m = S/N", ""
 
 
 def nccl_p2p(
@@ -163,8 +156,7 @@ def hierarchical(
     (within, one), (between, two) = burst(costs_of(size / g), g - 1), burst(costs_of(size / n), n - 1)
     if not one or not two:
         return within + between, f"{one or two}, m = S/N", ""
-    # both texts are of messages called m, and begin with alpha
-    text = "2 alpha" + one.removeprefix("alpha") + two.replace("m ", "m' ").removeprefix("alpha")
+    text = added(one, two.replace("m ", "m' "))  # both are of messages called m
     return within + between, f"{text}, m = S/{g}, m' = S/{n}", ""
 
 

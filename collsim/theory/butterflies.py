@@ -8,11 +8,13 @@ that came just before; otherwise some leave early, and the sum is an estimate.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 
-from collsim.theory.costs import Costs, Terms
+from collsim.theory.costs import Costs, Terms, added, times
 
 __all__ = [
     "FORMS", "bine", "bruck", "circulant", "halving_doubling", "neighbour_exchange", "pat", "recursive_doubling",
@@ -23,6 +25,7 @@ CostsOf = Callable[[float], Costs]
 Form = tuple[Terms, str, str]
 
 EARLY = "some messages do not need what came last, and leave early"
+MULTIPLE = re.compile(r"(?:(\d+(?:/\d+)?) )?\bm\b")
 FOLD = "ranks that take no part in the fold start early"
 
 GATHERING = ("reduce_scatter", "all_gather", "all_reduce")
@@ -87,11 +90,14 @@ def bruck(
             one = costs.ports == "one"
             gap = costs.gap(sender=True, link=one, reducer=reduces)
             terms += (costs.reduce if reduces else costs.copy) + (len(blocks) - 1) * gap
-            name = costs.gap_text(sender=True, link=one, reducer=reduces)
-            more = _times(len(blocks) - 1, name) if gap.total else ""
-            text = costs.text(reduces) + (f" + {more}" if more else "")
-            texts.append(text.replace("m ", f"{_times(max(blocks), 'b')} "))
-    return terms, " + ".join(texts) + ", b = S/N", why
+            more = times(len(blocks) - 1, costs.gap_text(sender=True, link=one, reducer=reduces)) if gap.total else ""
+            texts.append(MULTIPLE.sub(partial(_blocks, max(blocks)), added(costs.text(reduces), more)))
+    return terms, added(*texts) + ", b = S/N", why
+
+
+def _blocks(count: int, found: re.Match[str]) -> str:
+    """Write a multiple of m, a message, as one of b, of which a message has so many."""
+    return times(count * Fraction(found[1] or 1), "b")
 
 
 def pat(
@@ -162,7 +168,7 @@ def bine(
     if operation in ("broadcast", "reduce"):
         costs, levels = costs_of(size), (ranks - 1).bit_length()
         reduces = operation == "reduce"
-        text = _times(levels, costs.text(reduces)) + ", m = S"
+        text = times(levels, costs.text(reduces)) + ", m = S"
         return levels * (costs.reduce if reduces else costs.copy), text, "" if power or synchronous else EARLY
     if version == "latency" or ranks % 2:
         return _folded(operation, ranks, 0 if version == "latency" else None, fold, costs_of, size, synchronous)
@@ -226,20 +232,11 @@ def _sum(parts: Sequence[tuple[Fraction, bool]], costs_of: CostsOf, size: float,
         terms += costs.reduce if reduces else costs.copy
     costs = costs_of(size)
     moved = sum((share for share, _ in parts), Fraction(0))
-    added = sum((share for share, reduces in parts if reduces), Fraction(0))
+    reduced = sum((share for share, reduces in parts if reduces), Fraction(0))
     stores = Fraction(costs.stores).limit_denominator(10**6)
-    texts = [_times(len(parts), "alpha"), _times(stores * moved, "S beta")]
-    texts += [_times(added, "S gamma")] if costs.adding else []
+    texts = [times(len(parts), "alpha"), times(stores * moved, "S beta")]
+    texts += [times(reduced, "S gamma")] if costs.adding else []
     return terms, " + ".join(filter(None, texts)), why
-
-
-def _times(count: Fraction | int, text: str) -> str:
-    """Write a multiple, with a fraction as such."""
-    if not count or text == "0":
-        return ""
-    if count == 1:
-        return text
-    return f"{count} ({text})" if " + " in text and not text.startswith("max") else f"{count} {text}"
 
 
 BUTTERFLIES = (circulant, bruck, pat, neighbour_exchange, swing, bine)

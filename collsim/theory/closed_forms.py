@@ -19,7 +19,7 @@ from typing import Any
 from collsim.collective import Collective
 from collsim.errors import InputError
 from collsim.theory import all_to_all, butterflies, hierarchical, rings, rooted, trees
-from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms, whole
+from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms, added, whole
 
 __all__ = ["closed_form", "has_form"]
 
@@ -30,7 +30,8 @@ FORMS: dict[tuple[str, str], Callable[..., tuple[Terms, str, str] | None]] = {
     **butterflies.FORMS,
     **all_to_all.FORMS,
     **rooted.FORMS,
-    **{(op, name): form for name, form in hierarchical.FORMS.items() for op in _GATHERING},
+    **{(op, name): form for name, form in hierarchical.FORMS.items() for op in _GATHERING if name != "leader"},
+    ("all_reduce", "leader"): hierarchical.leader,
 }
 """Forms that work their messages out themselves, by operation and algorithm; those of rings and trees stand below."""
 
@@ -82,7 +83,7 @@ def closed_form(
     element_size
         Bytes of an element; chunks hold whole elements.
     channels, slices, k, parameters
-        Parameters of the algorithm, where it has them; any others are ignored.
+        Parameters of the algorithm, where it has them (a ``window`` paces a double binary tree); others are ignored.
     equal
         Whether the schedule cuts this size into equal chunks; a form assumes that, and rings and trees know it.
     algorithm_ports
@@ -119,7 +120,7 @@ def closed_form(
     if form is None and cut is None:
         return None
     if ranks == 1:
-        return Prediction.of(ZERO, "0 (one rank)")
+        return Prediction.of(ZERO, hierarchical.NOTHING)
     if cut is None:
         assert form is not None
 
@@ -148,7 +149,10 @@ def closed_form(
     elif algorithm == "bidirectional_ring":
         terms, text, why, cut_text = _bidirectional(ranks, reducing, copying, channels * slices, costs, synchronous)
     else:
-        terms, text, why = _tree(algorithm, op, ranks, k, slices, costs, synchronous)
+        window = parameters.get("window")
+        paced = isinstance(window, int) and window > 0
+        terms, text, why = _tree(algorithm, op, ranks, k, slices, costs, synchronous, paced)
+        text = added(text)
     result = Prediction.of(terms, f"{text}, m = {cut_text}", why)
     if size % (pieces * element_size):
         return result.but(f"{size // element_size} elements cannot be cut into {pieces} equal chunks")
@@ -206,10 +210,10 @@ def _bidirectional(
 
 
 def _tree(
-    algorithm: str, op: str, ranks: int, k: int, slices: int, costs: Costs, synchronous: bool
+    algorithm: str, op: str, ranks: int, k: int, slices: int, costs: Costs, synchronous: bool, paced: bool
 ) -> tuple[Terms, str, str]:
     if algorithm == "binomial_tree":
         return trees.binomial(op, ranks, costs, synchronous=synchronous)
     if algorithm == "tree":
         return trees.kary(op, ranks, k, slices, costs, synchronous=synchronous)
-    return trees.double_binary(op, ranks, slices, costs, synchronous=synchronous)
+    return trees.double_binary(op, ranks, slices, costs, synchronous=synchronous, paced=paced)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import index
 
 from collsim.errors import InputError
 
-__all__ = ["PORTS", "ZERO", "Costs", "Prediction", "Terms", "largest", "times", "whole"]
+__all__ = ["PORTS", "ZERO", "Costs", "Prediction", "Terms", "added", "largest", "number", "times", "whole"]
 
 PORTS = ("one", "each", "none")
 
@@ -69,19 +71,67 @@ def whole(name: str, value: int, *, least: int = 0, unit: str = " bytes") -> int
     return number
 
 
-def times(count: float, text: str) -> str:
+def number(value: float | Fraction) -> str:
+    """Write a number such that nothing is lost: as a whole one or a fraction where it is one.
+
+    Examples
+    --------
+    >>> number(2.0), number(1234567), number(1 + 50 / 450)
+    ('2', '1234567', '10/9')
+    """
+    fraction = Fraction(value).limit_denominator(10**6)
+    return str(fraction) if abs(fraction - Fraction(value)) <= abs(float(value)) * 1e-14 else f"{value:.15g}"
+
+
+def times(count: float | Fraction, text: str) -> str:
     """Write a multiple of what a formula names; empty where it is nothing.
 
     Examples
     --------
-    >>> times(2, "alpha + m beta"), times(1, "m beta"), times(2, "m beta"), times(3, "0")
-    ('2 (alpha + m beta)', 'm beta', '2 m beta', '')
+    >>> times(2, "alpha + m beta"), times(1, "m beta"), times(2, "3 m beta"), times(3, "0")
+    ('2 (alpha + m beta)', 'm beta', '6 m beta', '')
     """
-    if not count or text == "0":
+    if not count or text in ("", "0"):
         return ""
     if count == 1:
         return text
-    return f"{count:g} ({text})" if " + " in text and not text.startswith("max") else f"{count:g} {text}"
+    if len(_summands(text)) > 1:
+        return f"{number(count)} ({text})"
+    already, name = _counted(text)
+    return f"{number(Fraction(count) * already)} {name}"
+
+
+def added(*texts: str) -> str:
+    """Write a sum, in which what is named several times is counted.
+
+    Examples
+    --------
+    >>> added("alpha + m beta", "", "2 m beta"), added("2 (alpha + m beta)", "alpha + m beta")
+    ('alpha + 3 m beta', '2 (alpha + m beta) + alpha + m beta')
+    """
+    counts: dict[str, Fraction] = {}
+    for part in _summands(" + ".join(filter(None, texts))):
+        count, name = _counted(part)
+        counts[name] = counts.get(name, Fraction(0)) + count
+    return " + ".join(f"{count} {name}" if count != 1 else name for name, count in counts.items())
+
+
+def _counted(text: str) -> tuple[Fraction, str]:
+    """Take a multiple apart."""
+    found = re.fullmatch(r"(\d+(?:/\d+)?) (.+)", text)
+    return (Fraction(found[1]), found[2]) if found else (Fraction(1), text)
+
+
+def _summands(text: str) -> list[str]:
+    """Split a sum where no bracket is open."""
+    parts, depth = [""], 0
+    for piece in re.split(r"( \+ |[()])", text):
+        depth += (piece == "(") - (piece == ")")
+        if piece == " + " and not depth:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return [part for part in parts if part]
 
 
 def largest(*terms: Terms) -> Terms:
@@ -141,7 +191,7 @@ class Costs:
 
     def text(self, reduces: bool = False) -> str:
         """Write the formula of a message alone."""
-        wire = "m beta" if self.stores == 1 else f"{self.stores:g} m beta"
+        wire = "m beta" if self.stores == 1 else f"{number(self.stores)} m beta"
         return f"alpha + {wire}" + (" + m gamma" if reduces and self.adding else "")
 
     def gap_text(self, *, sender: bool = False, link: bool = False, reducer: bool = False) -> str:

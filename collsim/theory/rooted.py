@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 
 from collsim.theory.all_to_all import CostsOf, Form, Way
-from collsim.theory.costs import ZERO, Costs, Terms, times
+from collsim.theory.costs import ZERO, Costs, Terms, added, times
 from collsim.theory.trees import _binomial_broadcast
 
 __all__ = [
@@ -24,10 +24,6 @@ __all__ = [
     "send_recv",
     "tree_barrier",
 ]
-
-
-def _sum(*texts: str) -> str:
-    return " + ".join(filter(None, texts))
 
 
 def send_recv(
@@ -52,7 +48,7 @@ def linear(
     stations = {"sender": operation in ("broadcast", "scatter"), "link": one, "reducer": reduces}
     gaps = max(ranks - 2, 0)
     terms = hop + gaps * costs.gap(**stations) if ranks > 1 else ZERO
-    return terms, f"{_sum(text, times(gaps, costs.gap_text(**stations)))}, m = {cut}", ""
+    return terms, f"{added(text, times(gaps, costs.gap_text(**stations)))}, m = {cut}", ""
 
 
 def binomial_tree(
@@ -170,7 +166,7 @@ def reduce_scatter_gather(
     way += Way(ranks - 1 if ring else levels, costs.stores * (ranks - 1))
     exact = synchronous or ring or ranks == 1 << levels
     why = "" if exact else "blocks that no step before has touched leave at once"
-    text = _sum(way.text(), times(ranks - 1, "m gamma") if costs.adding else "")
+    text = added(way.text(), times(ranks - 1, "m gamma") if costs.adding else "")
     return way.terms(costs) + Terms(reduction=(ranks - 1) * costs.adding), f"{text}, m = S/N", why
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from collsim.theory.costs import Costs, Terms, times
+from collsim.theory.costs import Costs, Terms, added, times
 
 __all__ = ["binomial", "double_binary", "kary"]
 
@@ -27,7 +27,7 @@ def _later(hop: Terms, gap: Terms) -> Later:
 
 def _sum(*parts: tuple[float, str]) -> str:
     """Write a sum of multiples, without those that are nothing."""
-    return " + ".join(filter(None, (times(count, text) for count, text in parts)))
+    return added(*(times(count, text) for count, text in parts))
 
 
 def binomial(op: str, ranks: int, costs: Costs, *, synchronous: bool) -> Form:
@@ -193,12 +193,13 @@ def _kary_reduce(height: int, width: int, k: int, later: Later) -> Way:
     return _merged(ready, later)
 
 
-def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous: bool) -> Form:
+def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous: bool, paced: bool = False) -> Form:
     """Two binary trees with half of the data each: an estimate.
 
     Each level costs a hop and one message waited for. Every rank sends and receives two messages a slice; Sanders,
     Speck and Traff show that with a colouring of the edges ``2 h + 2 (k - 1)`` messages one after the other are enough.
-    Queues in order of arrival come close to that on the way down, and lose about half as much again on the way up.
+    Queues in order of arrival come close to that on the way down, and lose about half as much again on the way up;
+    not so if slices are ``paced``, few of them waiting at a port.
     """
     one = costs.ports == "one" or ranks == 2
     # with a root, the root of the second tree hangs below it, which adds a level unless N - 1 is a power of two
@@ -217,7 +218,7 @@ def double_binary(op: str, ranks: int, slices: int, costs: Costs, *, synchronous
             texts.append(times(steps, _sum((1, costs.text(reduces)), (1, name))))
             continue
         # slices of leaves are ready at once and hold up those that inner ranks pass on, in the ports of both
-        messages = 1 if ranks == 2 and op == "all_reduce" else 3 if reduces and ranks > 2 else 2
+        messages = 1 if ranks == 2 and op == "all_reduce" else 3 if reduces and ranks > 2 and not paced else 2
         pace, pace_text = messages * gap, times(messages, name)
         if own.total > pace.total:
             pace, pace_text = own, costs.gap_text(link=True, reducer=reduces, sender=True)

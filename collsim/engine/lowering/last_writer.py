@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from collsim.engine.compiling import kernel
 from collsim.engine.program import Array
 
@@ -114,9 +116,9 @@ def number_routes(
     many_kinds = len(kind) > 0
     end = min(len(src), row + budget)
     while row < end:
-        a, b, c = src[row], dst[row], 0
+        a, b, c = np.int64(src[row]), np.int64(dst[row]), np.int64(0)
         if many_kinds:
-            c = kind[row]
+            c = np.int64(kind[row])
         # mixing by odd constants spreads neighbours over the table
         mixed = (a * 0x9E3779B97F4A7C1 + b * 0xC2B2AE3D27D4EB5 + c * 0x165667B19E3779F) ^ (a + b) << 7
         at = (mixed ^ mixed >> 29) & mask

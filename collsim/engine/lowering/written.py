@@ -105,6 +105,8 @@ class Written:
                 parts.append(buffer[: state[FOUND]].copy())
                 gone += int(state[FOUND])
                 state[FOUND] = 0
+                if state[SHORT] and len(buffer) < 4 * PART:  # many predecessors a row
+                    buffer = np.empty(2 * len(buffer), dtype=np.int32)
             if state[LOW] == rows and not state[SHORT]:
                 break
         self.table.update(head=head, before=before)
