@@ -108,7 +108,7 @@ def test_in_every_round_each_rank_sends_once_and_receives_once(ranks: int) -> No
 def test_pairwise_of_four() -> None:
     assert str(pairwise_all_to_all(4, window=None)) == (
         "all_to_all ranks=4 chunks=4 in_place=no\n"
-        "algorithm pairwise\n"
+        'algorithm pairwise {"window": null}\n'
         "repeat 1\n"
         "  step 0\n"
         "    0 -> 0  i0 > 0\n"

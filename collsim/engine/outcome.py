@@ -77,4 +77,4 @@ def budgets(first: int) -> Iterator[int]:
         yield amount
         took = perf_counter() - since
         # a call may have come back early for reasons of its own, and often: amounts stay within 64 bits
-        amount = min(MOST_WORK, max(1, int(amount * min(4.0, max(0.1, SLICE / max(took, 1e-6))))))
+        amount = min(MOST_WORK, max(1, int(amount * min(2.0, max(0.1, SLICE / max(took, 1e-6))))))

@@ -50,7 +50,7 @@ def to_text(schedule: Schedule) -> str:
     head += "" if schedule.in_place else " in_place=no"
     lines = [head]
     if schedule.algorithm:
-        given = {k: v for k, v in schedule.parameters.items() if v is not None}
+        given = dict(schedule.parameters)
         name = schedule.algorithm if re.fullmatch(r"[\w.-]+", schedule.algorithm) else json.dumps(schedule.algorithm)
         lines.append(f"algorithm {name}" + (f" {json.dumps(_plain(given))}" if given else ""))
     if schedule.order is not None:
