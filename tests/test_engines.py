@@ -229,6 +229,29 @@ def test_an_interrupt_is_heard_within_half_a_second(sweep, n):
     assert int(calls) >= 2
 
 
+FINGERPRINT = """
+import hashlib, collsim
+digest = hashlib.sha256()
+for network in ("cut_through", "store_and_forward", "fluid"):
+    for name in ("ring", "double_binary_tree", "swing"):
+        machine = collsim.load_topology("dgx-h100-x4")
+        result = collsim.run("all_reduce", machine, 1_000_003, name, engine="{engine}", network=network)
+        for column in result.records.values():
+            digest.update(column.astype("<i8").tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_other_processes_and_the_other_engine_give_the_same_records():
+    found = set()
+    for engine, seed in (("compiled", "1"), ("compiled", "2"), ("reference", "3")):
+        call = [sys.executable, "-c", FINGERPRINT.format(engine=engine)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found.add(subprocess.run(call, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(found) == 1, found
+    assert len(found.pop()) == 65
+
+
 def test_compilation_is_announced_once_and_cached(tmp_path):
     code = (
         "import collsim; t = collsim.topology.switch(9); "

@@ -9,9 +9,9 @@ import pytest
 
 import collsim
 from collsim import Collective, ScheduleBuilder, algorithms, topology
-from collsim.engine.sanity import least_share
 from collsim.errors import AlgorithmError, InputError, ProofError
 from collsim.testing import check_algorithm, check_ranks, check_topology
+from collsim.testing.sanity import least_share
 from tests.test_testing import star
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from collsim.engine.program import SENDER, Array, Program
 
-__all__ = ["Loops", "loops_of"]
+__all__ = ["Loops", "barriers", "loops_of"]
 
 KINDS = {
     "times": np.int64, "row_ptr": np.int64, "first_step": np.int64, "block_steps": np.int64, "varies": np.bool_,
@@ -204,7 +204,7 @@ class Loops:
         size_class = np.concatenate([np.zeros(0, dtype=np.int64), *classes]).astype(np.int64)
         joins = self.joins
         if self.barrier:
-            joins, barrier = _barriers(flat["step"])
+            joins, barrier = barriers(flat["step"])
             edges.append(barrier)
         node, pred, issued, lag = (np.concatenate(column) for column in zip(*edges, strict=True))
         order = np.argsort(node, kind="stable")
@@ -251,7 +251,7 @@ class Loops:
         )
 
 
-def _barriers(step: Array) -> tuple[int, tuple[Array, Array, Array, Array]]:
+def barriers(step: Array) -> tuple[int, tuple[Array, Array, Array, Array]]:
     """Join each two steps: the join waits for all transfers of one, all transfers of the next wait for the join."""
     n = len(step)
     group = np.cumsum(np.diff(step, prepend=step[:1]) != 0)

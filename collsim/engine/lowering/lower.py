@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.engine.loops import barriers
 from collsim.engine.lowering.stations import bind_places, busy_table, places_along, serialisation, stations_of
 from collsim.engine.program import Program
 from collsim.errors import InputError, ScheduleError
@@ -60,7 +61,7 @@ def lower(
         edges = [np.concatenate(pair) for pair in zip(edges, explicit_edges(schedule), strict=True)]
     joins = 0
     if synchronous:
-        joins, barrier = _barriers(transfers)
+        joins, barrier = barriers(transfers.step)
         edges = [np.concatenate(pair) for pair in zip(edges, barrier, strict=True)]
     nodes = len(transfers) + joins
     order = np.argsort(edges[0], kind="stable")
@@ -197,15 +198,3 @@ def _busy(routes: _Routes, payload: Array) -> Array:
     needed[size_index, rate_index] = True
     busy: Array = busy_table(sizes, rates, needed)[size_index, rate_index]
     return busy
-
-
-def _barriers(t: Transfers) -> tuple[int, list[Array]]:
-    """Join each two steps: the join waits for all transfers of one, all transfers of the next wait for the join."""
-    n = len(t)
-    borders = np.flatnonzero(np.diff(t.step, prepend=-1)) if n else np.zeros(0, dtype=np.int64)
-    joins = max(0, len(borders) - 1)
-    group = np.cumsum(np.isin(np.arange(n), borders)) - 1
-    early, late = np.flatnonzero(group < joins), np.flatnonzero(group > 0)
-    owner = np.concatenate([n + group[early], late])
-    pred = np.concatenate([early, n + group[late] - 1])
-    return joins, [owner, pred, np.zeros(len(owner), dtype=bool), np.zeros(len(owner), dtype=np.int64)]

@@ -18,16 +18,16 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from collsim.engine.asked import machines, missing, numbers, roots_of, with_order
-from collsim.engine.cases import Case, Report, Timing
 from collsim.engine.fit import fitted
 from collsim.engine.program import NETWORKS
-from collsim.engine.sanity import least_share, refuse_apart, refuse_too_fast, refuse_too_little
 from collsim.engine.simulate import simulate
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError, ScheduleError
 from collsim.schedule import Schedule
 from collsim.schedule.check import check
 from collsim.schedule.compare import wrong_elements
+from collsim.testing.asked import machines, missing, numbers, roots_of, with_order
+from collsim.testing.cases import Case, Report, Timing
+from collsim.testing.sanity import least_share, refuse_apart, refuse_too_fast, refuse_too_little
 from collsim.topology import Topology, bidirectional_ring, fully_connected, load_topology, switch
 
 __all__ = ["Case", "Report", "Timing", "check_algorithm", "check_ranks", "check_topology", "wrong_elements"]
