@@ -14,7 +14,7 @@ import collsim
 from collsim import algorithms
 from collsim.cli import main
 from collsim.cli.compare import in_words
-from collsim.engine.compiling import NOTICE
+from collsim.compiling import NOTICE
 
 RING = str(Path(__file__).parent.parent / "topologies" / "ring8.yaml")
 

@@ -6,10 +6,10 @@ from types import ModuleType
 
 import pytest
 
-from collsim.engine import compiling
+from collsim import compiling
 
 SOURCE = """
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 
 @kernel
 def successor(x):

@@ -263,7 +263,7 @@ def test_compilation_is_announced_once_and_cached(tmp_path):
         for _ in range(2)
     ]
     assert runs[0].stderr.splitlines() == [
-        "collsim: compiling a part of the engine, some seconds, once; later runs load it from a cache"
+        "collsim: compiling a part of collsim, some seconds, once; later runs load it from a cache"
     ]
     assert runs[1].stderr == ""
     assert runs[0].stdout == runs[1].stdout == ""

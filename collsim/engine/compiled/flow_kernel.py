@@ -22,7 +22,7 @@ from collsim.engine.compiled.flow_rates import (
     sink,
     solve,
 )
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 from collsim.engine.outcome import LARGEST_TIME
 from collsim.engine.program import Array
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 from collsim.engine.outcome import LARGEST_TIME
 from collsim.engine.program import Array
 

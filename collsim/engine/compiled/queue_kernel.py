@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 from collsim.engine.outcome import LARGEST_TIME
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 from collsim.engine.outcome import LARGEST_TIME
 from collsim.engine.program import Array
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collsim.engine.compiling import kernel
+from collsim.compiling import kernel
 from collsim.engine.program import Array
 
 __all__ = ["FOUND", "LOW", "MET", "OPEN", "SHORT", "follow", "number_routes"]

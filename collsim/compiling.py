@@ -22,7 +22,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE = 1.0
 """Seconds of compilation after which the user is told why nothing happens."""
-NOTICE = "collsim: compiling a part of the engine, some seconds, once; later runs load it from a cache"
+ROOMS = ("engine", "flows", "forests")
+"""Where there are kernels."""
+NOTICE = "collsim: compiling a part of collsim, some seconds, once; later runs load it from a cache"
 
 
 def kernel(function: F) -> F:
@@ -62,10 +64,11 @@ def _forgive(stored: Any) -> None:
 
 @cache
 def _digest() -> str:
-    """Return what tells versions of the engine's sources apart."""
+    """Return what tells versions of the sources of all kernels apart."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for room in ROOMS:
+        for path in sorted((Path(__file__).parent / room).rglob("*.py")):
+            digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
