@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collsim.flows import Network, classes, greatest_ratio, least_cut
-from collsim.flows import network as network_module
+from collsim.flows.arcs import PATIENCE
 
 
 @st.composite
@@ -30,7 +30,7 @@ def capacity(found, inside):
 def test_flow_and_cut_are_those_of_networkx(case, compiled):
     nodes, found = case
     net = Network(nodes, *zip(*found, strict=True))
-    net._looks = network_module.PATIENCE + 1 if compiled else 0
+    net.effort.looks = PATIENCE + 1 if compiled else 0
     graph = nx.DiGraph()
     graph.add_nodes_from(range(nodes))
     for a, b, c in found:
@@ -49,9 +49,9 @@ def test_python_and_numba_find_the_same_cut_from_many_supplies(case, data):
     nodes, found = case
     supplies = {node: data.draw(st.integers(0, 20)) for node in range(1, nodes)}
     outcome = []
-    for looks in (0, network_module.PATIENCE + 1):
+    for looks in (0, PATIENCE + 1):
         net = Network(nodes, *zip(*found, strict=True))
-        net._looks = looks
+        net.effort.looks = looks
         flow, inside = net.cut(supplies, 0, scale=3)
         outside = [node for node in supplies if not inside[node]]
         assert flow == 3 * net.leaving(inside) + sum(supplies[node] for node in outside)
@@ -62,7 +62,7 @@ def test_python_and_numba_find_the_same_cut_from_many_supplies(case, data):
 
 def test_numbers_beyond_64_bits_are_counted_in_python():
     net = Network(3, [0, 1], [1, 2], [2**61, 2**61 - 1])
-    net._looks = network_module.PATIENCE + 1
+    net.effort.looks = PATIENCE + 1
     flow, inside = net.cut({0: None}, 2, scale=2**10)
     assert flow == (2**61 - 1) * 2**10
     assert inside.tolist() == [True, True, False]
@@ -118,3 +118,9 @@ def test_classes_of_a_torus_a_line_and_two_kinds_of_links():
 def test_classes_see_the_direction_of_arcs():
     assert classes(3, [0, 1], [1, 2], [1, 1], [0, 0, 0]).tolist() == [0, 1, 2]
     assert classes(3, [1, 1], [0, 2], [1, 1], [0, 0, 0]).tolist() == [0, 1, 0]
+
+
+def test_the_ratio_of_a_single_source():
+    ratio, inside = greatest_ratio(Network(3, [0, 1], [1, 2], [10, 4]), {0: 3}, [0, 1, 2])
+    assert ratio * 2 == Fraction(3)  # capacities are 5 and 2 in units of 2
+    assert inside.tolist() == [True, True, False]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from collsim.flows.augment import augment
+from collsim.flows.arcs import PATIENCE, Arcs, Effort
 
 __all__ = ["Network"]
 
@@ -17,8 +16,6 @@ Array = npt.NDArray[Any]
 
 LARGEST = 2**62
 """Flows at least as great are counted in Python's integers."""
-PATIENCE = 1_000_000
-"""Looks at arcs in Python, some tenths of a second, after which the compiled form is worth loading."""
 
 
 class Network:
@@ -33,6 +30,8 @@ class Network:
     capacity
         Whole numbers of at least 0, such as bytes a second. They are divided by their greatest common divisor, `unit`,
         which changes no cut.
+    effort
+        What tells when flows are worth compiling; one of its own if not given.
 
     Attributes
     ----------
@@ -49,7 +48,7 @@ class Network:
     (2, [True, False, False], 2)
     """
 
-    def __init__(self, nodes: int, src: Any, dst: Any, capacity: Any) -> None:
+    def __init__(self, nodes: int, src: Any, dst: Any, capacity: Any, effort: Effort | None = None) -> None:
         src, dst, capacity = (np.asarray(column, dtype=np.int64) for column in (src, dst, capacity))
         self.nodes = nodes
         self.unit = int(np.gcd.reduce(capacity[capacity > 0], initial=0)) or 1
@@ -58,12 +57,12 @@ class Network:
         self.src, self.dst = np.divmod(key, max(1, nodes))
         self.capacity = np.zeros(len(key), dtype=np.int64)
         np.add.at(self.capacity, place.reshape(-1), capacity[keep] // self.unit)
-        self._looks = 0
-        self._made: tuple[Array, Array, Array] | None = None
+        self.effort = Effort() if effort is None else effort
+        self._arcs: Arcs | None = None
 
     def reversed(self) -> Network:
         """Return the same network with all arcs turned round."""
-        turned = Network(self.nodes, self.dst, self.src, self.capacity)
+        turned = Network(self.nodes, self.dst, self.src, self.capacity, self.effort)
         turned.unit *= self.unit
         return turned
 
@@ -96,48 +95,22 @@ class Network:
             that; None if the limit was reached.
         """
         n, m = self.nodes, len(self.src)
-        first, arcs, to = self._structure()
+        if self._arcs is None:  # from node n, the super source, an arc leads to each other node
+            tails, heads = np.append(self.src, np.full(n, n)), np.append(self.dst, np.arange(n))
+            self._arcs = Arcs(n + 1, tails, heads)
+            self.effort.looks += PATIENCE * (len(tails) > PATIENCE // 32)  # Python would take long for a single flow
         nodes, amounts = supplies if isinstance(supplies, tuple) else (list(supplies), list(supplies.values()))
         total = int(self.capacity.sum()) * scale
-        unlimited = total + 1
-        given = [unlimited if amount is None else int(amount) for amount in amounts]
-        at_most = total + sum(given)
-        looked = 2 * (m + n)
-        compiled = at_most < LARGEST and self._looks > PATIENCE and find_spec("numba") is not None
-        if compiled:
-            from collsim.flows.kernels import augment_compiled
-
-            cap = np.zeros(2 * (m + n), dtype=np.int64)
+        given = [total + 1 if amount is None else int(amount) for amount in amounts]
+        cap: Any = np.zeros(2 * (m + n), dtype=np.int64)
+        places = 2 * (m + np.asarray(nodes, dtype=np.int64))
+        if total + sum(given) < LARGEST:
             cap[: 2 * m : 2] = self.capacity * scale
-            cap[2 * (m + np.asarray(nodes, dtype=np.int64))] = given
-            level, at, todo = (np.zeros(n + 1, dtype=np.int64) for _ in range(3))
-            flow, _ = augment_compiled(first, arcs, to, cap, n, sink, limit, level, at, todo)
+            cap[places] = given
         else:
-            left = [0] * (2 * (m + n))
-            left[: 2 * m : 2] = [capacity * scale for capacity in self.capacity.tolist()]
-            for node, amount in zip(np.asarray(nodes).tolist(), given, strict=True):
-                left[2 * (m + node)] = amount
-            levels, at_list, todo_list = ([0] * (n + 1) for _ in range(3))
-            rows = (first.tolist(), arcs.tolist(), to.tolist())
-            flow, rounds = augment(*rows, left, n, sink, limit, levels, at_list, todo_list)
-            self._looks += looked * (rounds + 1)
-            level = np.array(levels)
-        if 0 <= limit <= flow:
-            return int(flow), None
-        return int(flow), level[:n] < 0
-
-    def _structure(self) -> tuple[Array, Array, Array]:
-        """Return the arcs by node; from node ``nodes``, the super source, one leads to each other node."""
-        if self._made is None:
-            n = self.nodes
-            tails = np.concatenate([self.src, np.full(n, n)])
-            heads = np.concatenate([self.dst, np.arange(n)])
-            to = np.empty(2 * len(tails), dtype=np.int64)
-            to[::2], to[1::2] = heads, tails
-            start = np.empty_like(to)
-            start[::2], start[1::2] = tails, heads
-            arcs = np.argsort(start, kind="stable")
-            first = np.searchsorted(start[arcs], np.arange(n + 2))
-            self._made = first, arcs, to
-            self._looks += PATIENCE * (len(to) > PATIENCE // 16)  # Python would take long for a single flow
-        return self._made
+            cap = cap.tolist()
+            cap[: 2 * m : 2] = [capacity * scale for capacity in self.capacity.tolist()]
+            for place, amount in zip(places.tolist(), given, strict=True):
+                cap[place] = amount
+        flow, hops = self._arcs.push(cap, n, sink, limit, self.effort)
+        return flow, None if 0 <= limit <= flow else hops[:n] < 0

@@ -41,8 +41,8 @@ def greatest_ratio(
     -----
     Newton's method on the ratio (Dinkelbach 1967): with r = p/q the greatest so far, a set without the sink that has
     ``q w(X) > p B+(X)`` exists if and only if not all supplies ``q w`` reach the sink over arcs of ``p B``; a minimum
-    cut is such a set. All numbers are exact and each set is weighed anew, so this ends, and its answer is attained by the
-    set. Where ``p B`` outgrows 64 bits the flows are counted in Python's integers.
+    cut is such a set. All numbers are exact and each set is weighed anew, so this ends, and the set attains the ratio.
+    Where ``p B`` outgrows 64 bits the flows are counted in Python's integers.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def greatest_ratio(
             if ratio:
                 p, q = ratio.numerator, ratio.denominator
             else:
-                p, q = 1, max(1, int(network.capacity.sum()))
+                p, q = 1, int(network.capacity.sum()) + 1  # more than can arrive
             supply = amounts[others] * q if total * q < LARGEST else [a * q for a in amounts[others].tolist()]
             _, inside_ = network.cut((nodes[others], supply), sink, scale=p, limit=total * q)
             if inside_ is None or (found := weighed(inside_)) <= ratio:
