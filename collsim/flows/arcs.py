@@ -86,10 +86,10 @@ class Arcs:
             level, at, todo = (np.zeros(self.nodes, dtype=np.int64) for _ in range(3))
             flow, _ = augment_compiled(self.first, self.arcs, self.to, cap, source, sink, limit, level, at, todo)
             return int(flow), level
-        if self._lists is None:
-            self._lists = self.first.tolist(), self.arcs.tolist(), self.to.tolist()
+        first, arcs, to = self._lists or (self.first.tolist(), self.arcs.tolist(), self.to.tolist())
+        self._lists = first, arcs, to
         left = cap.tolist() if isinstance(cap, np.ndarray) else cap
         levels, at_node, work = ([0] * self.nodes for _ in range(3))
-        flow, rounds = augment(*self._lists, left, source, sink, limit, levels, at_node, work)
+        flow, rounds = augment(first, arcs, to, left, source, sink, limit, levels, at_node, work)
         effort.looks += len(left) * (rounds + 1)
         return flow, np.array(levels)
