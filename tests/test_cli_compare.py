@@ -240,3 +240,10 @@ def test_help_names_the_flags(capsys):
     assert all(
         flag in out for flag in ("--algorithm", "--root", "--minbytes", "--network", "--no-check", "--all", "--json")
     )
+
+
+def test_algorithms_that_do_not_fit_for_the_same_reason_share_a_line(capsys):
+    assert main(["compare", "ring8", "all_reduce", "-b", "1K", "-a", "ring,collnet_direct,collnet_chain,nvls"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# unfit")]
+    assert len(lines) == 2
+    assert lines[0].startswith("# unfit    collnet_direct, collnet_chain: topology 'ring8' has no ")

@@ -404,3 +404,9 @@ def test_json_says_where_the_plot_is(capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["plot"] == str(path)
     assert main(["run", RING, "all_reduce", "-b", "1M", "-e", "1M", "--json"]) == 0
     assert "plot" not in json.loads(capsys.readouterr().out)
+
+
+def test_parameters_that_are_tables_are_counted(capsys):
+    assert main(["run", "dgx-h100-x4-sharp", "all_reduce", "-a", "nvls_collnet", "-b", "64K", "-p", "slices=2"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line == "# parameters: switches=(4 given) head_trees=(8 given) slices=2 window=1"

@@ -1,9 +1,10 @@
-"""Cuts found by flow against all subsets of small machines, and what relays make of them."""
+"""Cuts against all subsets and all partitions of small machines, and what relays make of them."""
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -14,10 +15,13 @@ import collsim
 import collsim.topology as machines
 from collsim.collective import Collective
 from collsim.schedule import ScheduleBuilder
-from collsim.theory import candidates, limits, lower_bound, paths
+from collsim.theory import candidates, lower_bound, paths, search
 from collsim.theory.candidates import Sets, candidate_sets, capacities
-from collsim.theory.cuts import Network, classes, greatest_ratio, least_cut, leaving
+from collsim.theory.cuts import demand, leaving, offers_of
+from collsim.theory.lengths import distance_of
+from collsim.theory.limits import limits_of
 from collsim.theory.paths import UNREACHED, least_latencies
+from collsim.theory.search import demands, worst_sets
 
 G = 10**9
 OPERATIONS = (
@@ -58,81 +62,294 @@ def capacity(topology, inside):
     return sum(topology.link_bandwidth[leaving(topology, inside)].tolist())
 
 
-def alone(topology, node):
-    inside = np.zeros(topology.n_nodes, dtype=bool)
-    inside[node] = True
-    return inside
+def ranks_of(collective, topology):
+    return topology.rank_nodes[: collective.ranks]
 
 
-@settings(max_examples=40)
-@given(topologies())
-def test_greatest_ratio_is_that_of_all_subsets(topology):
-    ranks = topology.rank_nodes
-    network = Network(topology)
-    found = greatest_ratio(network, dict.fromkeys(ranks.tolist(), 1), ranks.tolist(), [alone(topology, int(ranks[0]))])
-    best = max(
-        Fraction(int(inside[ranks].sum()), capacity(topology, inside))
-        for inside in subsets(topology)
-        if inside[ranks].any() and not inside[ranks].all()
+def ratio(collective, topology, inside):
+    """Bytes that must leave a set for a buffer of one byte a rank, over what its links carry in a second."""
+    volume = demand(
+        collective, inside[ranks_of(collective, topology)], np.ones(collective.ranks, dtype=int), collective.ranks
     )
-    assert not found[ranks].all()
-    assert Fraction(int(found[ranks].sum()), capacity(topology, found)) == best
+    return Fraction(volume, capacity(topology, inside)) if volume else Fraction(0)
 
 
-@settings(max_examples=40)
-@given(topologies())
-def test_least_cut_is_that_of_all_subsets(topology):
-    root, *others = topology.rank_nodes.tolist()
-    for backwards in (False, True):
-        found = least_cut(Network(topology, backwards=backwards), root, others)
-        assert found[root]
-        assert not found[others].all()
-        sets = [inside for inside in subsets(topology) if inside[root] and not inside[others].all()]
-        if backwards:
-            assert capacity(topology, ~found) == min(capacity(topology, ~inside) for inside in sets)
-        else:
-            assert capacity(topology, found) == min(capacity(topology, inside) for inside in sets)
+BY_FLOW = ("all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_reduce")
 
 
-def test_capacities_beyond_32_bits_are_exact():
-    topology = machines.line(3, bandwidth="1GB/s", latency="1us")
-    wide = machines.TopologyBuilder("wide")
-    for name in topology.nodes:
-        wide.add_node(name, "gpu")
-    odd = 25 * 10**12 + 1
-    wide.add_duplex("gpu0", "gpu1", odd, 0, count=3)
-    wide.add_duplex("gpu1", "gpu2", 3 * odd - 1, 0)
-    machine = wide.build()
-    network = Network(machine)
-    assert least_cut(network, 0, [2]).tolist() == [True, True, False]
-    assert network.capacity(np.array([True, True, False])) == 3 * odd - 1
-    assert network.capacity(np.array([True, False, False])) == 3 * odd
+def a_collective(data, topology):
+    operation = data.draw(st.sampled_from(BY_FLOW))
+    ranks = data.draw(st.integers(2, topology.n_ranks))
+    rooted = operation in ("broadcast", "reduce", "gather", "scatter")
+    return Collective(operation, ranks, data.draw(st.integers(0, ranks - 1)) if rooted else 0)
 
 
-def test_common_factors_of_bandwidths_change_no_cut():
-    narrow, wide = (machines.torus((3, 3), bandwidth=rate, latency="1us") for rate in ("1B/s", "50GB/s"))
-    assert Network(narrow).links == Network(wide).links
+@settings(max_examples=150, deadline=None)
+@given(topologies(), st.data())
+def test_the_worst_set_is_that_of_all_subsets(topology, data):
+    collective = a_collective(data, topology)
+    limit = limits_of(collective, topology, "cut_through")
+    worst = max(ratio(collective, topology, inside) for inside in subsets(topology))
+    ones = np.ones(collective.ranks, dtype=int)
+    cuts = [cut for cut in limit.cuts if cut.demand(collective, ones, collective.ranks)]
+    assert Fraction(cuts[0].demand(collective, ones, collective.ranks), cuts[0].capacity) == worst
+    assert cuts[0].method == "by maximum flow"
+    for cut in cuts:
+        assert ratio(collective, topology, cut.nodes) == Fraction(
+            cut.demand(collective, ones, collective.ranks), cut.capacity
+        )
+        assert cut.links.tolist() == leaving(topology, cut.nodes).tolist()
 
 
 @pytest.mark.parametrize(
-    ("topology", "count"),
+    ("topology", "root", "method"),
     [
-        (machines.ring(7), 1),
-        (machines.switch(9), 2),
-        (machines.torus((4, 4)), 1),
-        (machines.line(6), 3),
-        (machines.mesh((3, 3)), 3),
-        (machines.fat_tree(16, 4), 3),
+        (machines.ring(7), None, "by maximum flow, for one GPU as all are alike"),
+        (machines.switch(9), 0, "by maximum flow, for one GPU as all others are alike"),
+        (machines.line(6), None, "by maximum flow, one GPU of each of 3 kinds"),
+        (machines.mesh((3, 3)), None, "by maximum flow, one GPU of each of 3 kinds"),
+        (machines.fat_tree(16, 4), 0, "by maximum flow, one GPU of each of 2 kinds"),
+        (machines.bidirectional_ring(6), 0, "by maximum flow, one GPU of each of 3 kinds"),  # by distance from rank 0
+        (machines.ring(9), 0, "by maximum flow, tried for 4 of 8 GPUs"),  # one way round all differ
     ],
 )
-def test_classes_follow_the_symmetry(topology, count):
-    assert len(set(classes(topology).tolist())) == count
+def test_one_rank_of_each_kind_is_searched_and_said_so(topology, root, method, monkeypatch):
+    collective = Collective("all_gather" if root is None else "broadcast", topology.n_ranks)
+    links = np.arange(topology.n_links)
+    exact, how = worst_sets(collective, topology, topology.rank_nodes, links)
+    assert how == "by maximum flow"
+    monkeypatch.setattr(search, "ALL", 0)
+    monkeypatch.setattr(search, "SINKS", dict.fromkeys(search.SINKS, 4 * topology.n_links))
+    topology.cache.clear()
+    sets, how = worst_sets(collective, topology, topology.rank_nodes, links)
+    assert how == method
+    assert ratio(collective, topology, sets[0]) == ratio(collective, topology, exact[0])
 
 
-def test_classes_keep_a_special_node_apart():
-    topology = machines.bidirectional_ring(6)
-    assert len(set(classes(topology, [0]).tolist())) == 4  # by distance from node 0: 0, 1, 2, 3
-    assert len(set(classes(machines.ring(6), [0]).tolist())) == 6  # one way round all differ
+def test_ranks_that_are_no_gpus_are_called_ranks(monkeypatch):
+    builder = machines.TopologyBuilder("hosts")
+    for name in "abc":
+        builder.add_node(name, "host")
+    for a, b in ("ab", "bc", "ca"):
+        builder.add_duplex(a, b, G, 0)
+    topology = builder.build(ranks=["a", "b", "c"])
+    monkeypatch.setattr(search, "ALL", 0)
+    bound = lower_bound(Collective("all_gather", 3), 3 * 10**6, topology)
+    assert bound.method == "by maximum flow, for one rank as all are alike"
+
+
+def partitions(items):
+    """All partitions of a list."""
+    if not items:
+        yield []
+        return
+    for rest in partitions(items[1:]):
+        for i in range(len(rest)):
+            yield [*rest[:i], [items[0], *rest[i]], *rest[i + 1 :]]
+        yield [[items[0]], *rest]
+
+
+def labels(topology, collective):
+    """All ways to put the ranks into two parts or more, and each other node into one of them or none."""
+    ranks = ranks_of(collective, topology).tolist()
+    others = [node for node in range(topology.n_nodes) if node not in ranks]
+    for parts in partitions(ranks):
+        if len(parts) < 2:
+            continue
+        label = np.full(topology.n_nodes, -1)
+        for number, part in enumerate(parts):
+            label[part] = number
+        for chosen in product(range(-1, len(parts)), repeat=len(others)):
+            label[others] = chosen
+            yield len(parts), label.copy()
+
+
+@settings(max_examples=60, deadline=None)
+@given(topologies(4), st.sampled_from(["all_reduce", "broadcast"]), st.data())
+def test_no_cut_into_parts_is_worse_than_the_worst_of_all_partitions(topology, operation, data):
+    collective = Collective(operation, data.draw(st.integers(2, topology.n_ranks)))
+    found = limits_of(collective, topology, "cut_through").parts
+    assert {cut.into for cut in found} == {False, True}
+    bandwidth = topology.link_bandwidth
+    for into in (False, True):
+        best = Fraction(0)
+        for count, label in labels(topology, collective):
+            tail, head = label[topology.link_src], label[topology.link_dst]
+            crossing = (tail != head) & ((head if into else tail) >= 0)
+            best = max(best, Fraction(count - 1, int(bandwidth[crossing].sum())))
+        (cut,) = (cut for cut in found if cut.into == into)
+        assert not cut.ranks_only
+        part = cut.parts
+        tail, head = part[topology.link_src], part[topology.link_dst]
+        assert cut.links.tolist() == np.flatnonzero((tail != head) & ((head if into else tail) >= 0)).tolist()
+        assert cut.capacity == int(bandwidth[cut.links].sum())
+        assert len(set(part[ranks_of(collective, topology)].tolist())) == cut.part_count
+        assert Fraction(cut.part_count - 1, cut.capacity) <= best
+
+
+def named(counts, rate=G, *, fabric=G, **switch):
+    """Nodes of GPUs on a switch each; NICs join the GPUs to another switch."""
+    builder = machines.TopologyBuilder("named")
+    builder.add_node("fabric", "switch")
+    for node, count in enumerate(counts):
+        builder.add_node(f"node[{node}].sw", "switch", **switch)
+        for gpu in range(count):
+            builder.add_node(f"node[{node}].gpu[{gpu}]", "gpu")
+            builder.add_node(f"node[{node}].nic[{gpu}]", "nic")
+            builder.add_duplex(f"node[{node}].gpu[{gpu}]", f"node[{node}].sw", rate, 0)
+            builder.add_duplex(f"node[{node}].gpu[{gpu}]", f"node[{node}].nic[{gpu}]", 2 * fabric, 0)
+            builder.add_duplex(f"node[{node}].nic[{gpu}]", "fabric", fabric, 0)
+    return builder.build()
+
+
+def test_parts_are_nodes_of_a_cluster_and_adapters_go_with_their_gpus():
+    topology = named([4, 4, 4], rate=10 * G)
+    size = 12 * 10**6
+    bound = lower_bound(Collective("all_reduce", 12), size, topology)
+    # 2 (3 - 1) S over three nodes of 4 GB/s; the GPUs alone would make it 22 S / (12 * 11) GB/s
+    assert bound == pytest.approx(4 * size / (12 * G), rel=1e-12)
+    assert bound.reason == (
+        "cut: between node[0] and 2 other parts, 12GB/s in all (best of 8 partitions that were tried)"
+    )
+    assert bound.binding.part_count == 3
+    # with less inside it is the GPUs, with their NICs: 1 GB/s is less than the 2 GB/s of the link to the NIC
+    slow = lower_bound(Collective("all_reduce", 12), size, named([4, 4, 4], rate=G // 10))
+    assert slow == pytest.approx(22 * size / (12 * 11 * G // 10), rel=1e-12)
+    assert slow.reason == "injection: all 12 ranks together at 13.2GB/s"
+
+
+def test_switches_that_take_part_count_as_ranks_inside_a_part_and_spoil_it_outside():
+    size = 12 * 10**6
+    collective = Collective("all_reduce", 12)
+    inside = lower_bound(collective, size, named([4, 4, 4], rate=10 * G, reduces=True, multicasts=True))
+    assert inside == pytest.approx(4 * size / (12 * G), rel=1e-12)
+    assert inside.without_switches == inside
+    helped = lower_bound(collective, size, named([4, 4, 4], rate=G // 10, reduces=True, multicasts=True))
+    assert helped == pytest.approx(size / (11 * G // 10), rel=1e-12)  # the cut around one GPU
+    assert helped.without_switches == pytest.approx(22 * size / (12 * 11 * G // 10), rel=1e-12)
+
+
+def test_a_switch_that_only_multicasts_does_not_spare_links_into_parts():
+    size = 8 * 10**6
+    for reduces, multicasts, share in ((False, True, 14 / 8), (True, False, 1), (True, True, 1)):
+        topology = machines.switch(8, bandwidth="1GB/s", latency=0, reduces=reduces, multicasts=multicasts)
+        bound = lower_bound(Collective("all_reduce", 8), size, topology)
+        assert bound == pytest.approx(share * size / G, rel=1e-12)
+        assert bound.without_switches == pytest.approx(14 / 8 * size / G, rel=1e-12)
+
+
+def test_ranks_must_send_what_a_switch_cannot_copy():
+    """A switch that has more bandwidth out than in: the cut allows S in a second, the ranks send it twice."""
+    for multicasts in (False, True):
+        builder = machines.TopologyBuilder("funnel")
+        builder.add_node("sw", "switch", multicasts=multicasts)
+        for name in "abc":
+            builder.add_node(name, "gpu")
+            builder.add_link("sw", name, G, 0)
+        builder.add_link("a", "sw", G, 0)
+        builder.add_link("b", "a", 1, 0)
+        builder.add_link("c", "a", 1, 0)
+        bound = lower_bound(Collective("broadcast", 3), 10**6, builder.build())
+        assert bound == pytest.approx(1e-3 if multicasts else 2e-3, rel=1e-8)
+        assert bound.without_switches == pytest.approx(2e-3, rel=1e-8)
+
+
+def test_ranks_join_where_they_share_the_most():
+    """A ring with one wide link: with its ends as one part there is a message less to count, and no wide link."""
+    builder = machines.TopologyBuilder("wide")
+    for name in "abcdef":
+        builder.add_node(name, "gpu")
+    for a, b in ("ab", "bc", "cd", "de", "ef", "fa"):
+        builder.add_duplex(a, b, (9 if a == "c" else 1) * G, 0)
+    bound = lower_bound(Collective("all_reduce", 6), 10**6, builder.build())
+    assert bound == pytest.approx(8 * 10**6 / (10 * G), rel=1e-12)  # 10 messages over 28 GB/s would be less
+    assert bound.binding.part_count == 5
+    assert bound.reason == "cut: between a and 4 other parts, 10GB/s in all (best of 8 partitions that were tried)"
+
+
+@pytest.mark.parametrize(
+    ("topology", "rate"),
+    [
+        (machines.ring(6, bandwidth="1GB/s"), 6 * 6 * 1 / (6 * 15)),  # 15 links from a rank to all others
+        (machines.bidirectional_ring(6, bandwidth="1GB/s"), 6 * 12 / (6 * 9)),
+        (machines.fully_connected(5, bandwidth="1GB/s"), 5.0),
+        (machines.torus((4, 4), bandwidth="1GB/s"), 16 * 64 / (16 * 32)),
+        (machines.torus((2, 8), bandwidth="1GB/s"), 16 * 4 / (8 * 8)),  # four links from one half to the other
+    ],
+)
+@pytest.mark.parametrize("exact", [False, True])
+def test_all_to_all_on_machines_of_known_limits(topology, rate, exact):
+    ranks = topology.n_ranks
+    bound = lower_bound(Collective("all_to_all", ranks), ranks * 10**6, topology, exact=exact)
+    assert bound.rate == pytest.approx(rate * G, rel=1e-9)
+    if exact:
+        assert bound.method == "by a linear program"
+    else:
+        assert re.fullmatch(r"best of \d+ cuts that were tried", bound.method)
+
+
+def test_a_send_recv_on_a_line_counts_the_way_back():
+    topology = machines.line(4, bandwidth="1GB/s", latency=0)
+    bound = lower_bound(Collective("send_recv", 4), 10**6, topology)
+    assert bound == pytest.approx(10**6 / G, rel=1e-12)
+    ring = machines.ring(4, bandwidth="1GB/s", latency=0)
+    turned = [ring.ranks[rank] for rank in (0, 2, 1, 3)]
+    builder = machines.TopologyBuilder("turned")
+    for name in turned:
+        builder.add_node(name, "gpu")
+    for i in range(4):
+        builder.add_link(ring.ranks[i], ring.ranks[(i + 1) % 4], G, 0)
+    # 0 -> 2 -> 1 -> 3 -> 0 are 2, 3, 2 and 1 links on four of 1 GB/s
+    bound = lower_bound(Collective("send_recv", 4), 10**6, builder.build())
+    assert bound == pytest.approx(8 * 10**6 / (4 * G), rel=1e-12)
+    assert "over 4 links by the distances between ranks" in bound.reason
+
+
+@settings(max_examples=40, deadline=None)
+@given(topologies())
+def test_no_set_of_nodes_bounds_an_all_to_all_better_than_the_best_lengths(topology):
+    collective = Collective("all_to_all", topology.n_ranks)
+    size = 10**6 * topology.n_ranks
+    exact, tried = (lower_bound(collective, size, topology, exact=flag).rate for flag in (True, False))
+    worst = max(ratio(collective, topology, inside) for inside in subsets(topology))
+    assert exact <= tried * (1 + 1e-9)
+    assert exact <= float(topology.n_ranks / worst) * (1 + 2e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(topologies(), st.data())
+def test_distances_are_those_of_the_shortest_ways(topology, data):
+    import networkx as nx
+
+    links = np.arange(topology.n_links)
+    lengths = np.array(data.draw(st.lists(st.integers(0, 9), min_size=topology.n_links, max_size=topology.n_links)))
+    graph = nx.DiGraph()
+    for link in links.tolist():
+        src, dst = int(topology.link_src[link]), int(topology.link_dst[link])
+        old = graph.get_edge_data(src, dst, {"weight": 10})["weight"]
+        graph.add_edge(src, dst, weight=min(old, int(lengths[link])))
+    away = dict(nx.all_pairs_dijkstra_path_length(graph))
+    ranks = topology.rank_nodes.tolist()
+    for operation, pairs in (
+        ("all_to_all", [(a, b) for a in ranks for b in ranks]),
+        ("send_recv", list(zip(ranks, [*ranks[1:], ranks[0]], strict=True))),
+    ):
+        expected = sum(away[a][b] for a, b in pairs)
+        collective = Collective(operation, len(ranks))
+        assert distance_of(topology, topology.rank_nodes, links, lengths, collective) == expected
+
+
+def test_sums_of_wide_links_are_exact():
+    builder = machines.TopologyBuilder("wide")
+    for name in "ab":
+        builder.add_node(name, "gpu")
+    rate = 2**43 - 1
+    builder.add_duplex("a", "b", rate, 0, count=5)
+    topology = builder.build()
+    links = np.flatnonzero(topology.link_src == 0)
+    assert offers_of(topology, links, np.zeros(10, dtype=int)) == ((0, 5 * rate),)
+    lengths = np.full(5, 2**40)
+    assert offers_of(topology, links, np.zeros(10, dtype=int), lengths) == ((0, 5 * rate * 2**40),)
 
 
 def masks(sets):
@@ -193,8 +410,8 @@ def test_sets_are_weighed_all_at_once_as_one_by_one(topology, data):
         nodes = topology.rank_nodes[:ranks]
         for outside in (False, True):
             sides = [~inside if outside else inside for inside in masks(made)]
-            expected = [limits.demand(collective, inside[nodes], ones, ranks**2) for inside in sides]
-            assert limits._demands(collective, topology, nodes, made, outside=outside).tolist() == expected
+            expected = [demand(collective, inside[nodes], ones, ranks**2) for inside in sides]
+            assert demands(collective, topology, nodes, made, outside=outside).tolist() == expected
 
 
 @settings(max_examples=60, deadline=None)

@@ -20,8 +20,9 @@ from collsim.engine.loops import Loops
 from collsim.engine.program import NETWORKS
 from collsim.errors import CollsimError, DeadlockError, InputError
 from collsim.schedule import Edge
+from tests.in_network import without_switches
 
-ALL = [(operation, name) for operation, names in algorithms.available().items() for name in names]
+ALL = without_switches()
 
 
 def machine(ranks: int, **devices: str) -> collsim.Topology:

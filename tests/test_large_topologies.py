@@ -236,7 +236,10 @@ def test_the_bound_of_a_large_cluster(cluster):
     into_node = (4096 - 1) * 4 * 10**5 / (4 * 50e9)
     assert bound.cut == pytest.approx(into_node, rel=1e-3)
     assert bound.cut >= into_node
-    assert bound.reason.startswith("cut: into node[0] over 4 links of 50GB/s (best of ")
+    assert bound.reason == (
+        "cut: into node[0]: leaf -> nic, 4 x 50GB/s for the 16,380 GPUs outside (by maximum flow, for one GPU as all are "
+        "alike)"
+    )
     assert bound.latency == pytest.approx(3e-6)
 
 

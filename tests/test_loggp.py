@@ -14,11 +14,12 @@ from collsim.engine.loggp import loggp, loggp_program
 from collsim.engine.lowering.lower import lower
 from collsim.engine.reference import run_reference
 from collsim.errors import AlgorithmError, InputError
+from tests.in_network import without_switches
 from tests.loggopsim import loggopsim
 from tests.strategies import make
 
 PUBLISHED = {"latency": "2500ns", "overhead": "1500ns", "gap": "1000ns", "gap_per_byte": "6ns"}
-ALL = [(operation, name) for operation, names in algorithms.available().items() for name in names]
+ALL = without_switches()
 SETS = [(2500, 1500, 1000, 6, 0), (700, 300, 300, 3, 5), (10, 7, 0, 2, 0), (0, 0, 0, 1, 0), (2500, 500, 4000, 6, 0)]
 """L, o, g, G, O in picoseconds; in the last the gap is longer than the overhead."""
 

@@ -23,6 +23,7 @@ from collsim.engine.program import Program
 from collsim.errors import AlgorithmError, CollsimError, InputError, ScheduleError, TopologyError
 from collsim.schedule.model import Edge
 from collsim.topology import Topology, TopologyBuilder
+from tests.in_network import without_switches
 from tests.rolled import star, uniform_repeats, without_paths
 from tests.strategies import schedules
 
@@ -65,7 +66,7 @@ def agree(schedule: Schedule, topology: Topology, size: int, **options: Any) -> 
     return loops
 
 
-SHIPPED = [(operation, name) for operation, names in algorithms.available().items() for name in names]
+SHIPPED = without_switches()
 
 
 @pytest.mark.parametrize(("operation", "name"), SHIPPED)

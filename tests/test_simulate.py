@@ -13,9 +13,10 @@ import collsim
 from collsim import algorithms
 from collsim.engine.program import NETWORKS
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError
+from tests.in_network import without_switches
 
 TOPOLOGIES = Path(__file__).parents[1] / "topologies"
-ALL = [(op, name) for op, names in algorithms.available().items() for name in names]
+ALL = without_switches()
 BLOCKED = ("reduce_scatter", "all_gather")
 
 

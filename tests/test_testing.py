@@ -14,8 +14,9 @@ from collsim.collective import ROOTED
 from collsim.errors import AlgorithmError, DeadlockError, InputError, ProofError
 from collsim.schedule import compare
 from collsim.testing import Case, check_algorithm, check_ranks, check_topology, wrong_elements
+from tests.in_network import without_switches
 
-SHIPPED = [(operation, name) for operation, names in algorithms.available().items() for name in names]
+SHIPPED = without_switches()
 
 
 def star(ranks, root=0):

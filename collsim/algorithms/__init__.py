@@ -55,10 +55,23 @@ from collsim.algorithms.circulant import (
     circulant_all_reduce,
     circulant_reduce_scatter,
 )
+from collsim.algorithms.collnet import (
+    collnet_chain_all_reduce,
+    collnet_direct_all_reduce,
+    nvls_collnet_all_reduce,
+    nvls_tree_all_reduce,
+)
 from collsim.algorithms.double_binary_tree import (
     double_binary_tree_all_reduce,
     double_binary_tree_broadcast,
     double_binary_tree_reduce,
+)
+from collsim.algorithms.forest import (
+    forest_all_gather,
+    forest_all_reduce,
+    forest_broadcast,
+    forest_reduce,
+    forest_reduce_scatter,
 )
 from collsim.algorithms.halving_doubling import (
     halving_doubling_all_reduce,
@@ -87,6 +100,11 @@ from collsim.algorithms.neighbour_exchange import (
     neighbour_exchange_all_gather,
     neighbour_exchange_all_reduce,
     neighbour_exchange_reduce_scatter,
+)
+from collsim.algorithms.nvls import (
+    nvls_all_gather,
+    nvls_all_reduce,
+    nvls_reduce_scatter,
 )
 from collsim.algorithms.pat import (
     pat_all_gather,
@@ -123,6 +141,11 @@ from collsim.algorithms.rooted import (
 )
 from collsim.algorithms.send_recv import (
     ring_send_recv,
+)
+from collsim.algorithms.sharp import (
+    sharp_all_reduce,
+    sharp_broadcast,
+    sharp_reduce,
 )
 from collsim.algorithms.swing import (
     swing_all_gather,
@@ -172,6 +195,8 @@ __all__ = [
     "circulant_all_gather",
     "circulant_all_reduce",
     "circulant_reduce_scatter",
+    "collnet_chain_all_reduce",
+    "collnet_direct_all_reduce",
     "direct_all_gather",
     "direct_all_to_all",
     "direct_reduce_scatter",
@@ -180,6 +205,11 @@ __all__ = [
     "double_binary_tree_broadcast",
     "double_binary_tree_reduce",
     "find",
+    "forest_all_gather",
+    "forest_all_reduce",
+    "forest_broadcast",
+    "forest_reduce",
+    "forest_reduce_scatter",
     "halving_doubling_all_reduce",
     "halving_doubling_reduce_scatter",
     "hamiltonian_all_gather",
@@ -202,6 +232,11 @@ __all__ = [
     "neighbour_exchange_all_gather",
     "neighbour_exchange_all_reduce",
     "neighbour_exchange_reduce_scatter",
+    "nvls_all_gather",
+    "nvls_all_reduce",
+    "nvls_collnet_all_reduce",
+    "nvls_reduce_scatter",
+    "nvls_tree_all_reduce",
     "one_shot_all_reduce",
     "pairwise_all_to_all",
     "pairwise_xor_all_to_all",
@@ -221,6 +256,9 @@ __all__ = [
     "ring_reduce_scatter",
     "ring_send_recv",
     "scatter_all_gather_broadcast",
+    "sharp_all_reduce",
+    "sharp_broadcast",
+    "sharp_reduce",
     "swing_all_gather",
     "swing_all_reduce",
     "swing_reduce_scatter",

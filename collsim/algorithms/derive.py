@@ -34,7 +34,8 @@ def reverse(schedule: Schedule, operation: str) -> Schedule:
     """Return the mirror image of a schedule: time and arrows run backwards.
 
     Repeats stay repeats: their iterations run backwards, so a chunk begins where the last iteration had it and moves
-    on the other way. Rows of one step are sorted by their sender.
+    on the other way. Rows of one step are sorted by their sender. What a path names is kept, in the opposite order:
+    nodes, or links that must lead the other way.
 
     Parameters
     ----------

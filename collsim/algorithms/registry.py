@@ -17,6 +17,7 @@ import numpy as np
 from collsim.algorithms.common import refuse_rows
 from collsim.collective import OPERATIONS, ROOTED, Collective
 from collsim.errors import AlgorithmError, CollsimError, did_you_mean, one_of, shown
+from collsim.forests import Wires
 from collsim.schedule import Schedule
 
 __all__ = ["algorithm", "available", "build", "find", "line_in", "load_function"]
@@ -93,8 +94,8 @@ def _default(signature: inspect.Signature, key: str) -> Any:
 
 
 def _label(value: Any) -> Any:
-    """Return what a label says of a parameter: of a table (links of each pair of ranks) only that there was one."""
-    return "given" if isinstance(value, Mapping) and len(value) > FEW else value
+    """Return what a label says of a parameter: of a machine or a table (links of each pair) only that there was one."""
+    return "given" if isinstance(value, Wires) or (isinstance(value, Mapping) and len(value) > FEW) else value
 
 
 FEW = 4

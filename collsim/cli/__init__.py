@@ -80,6 +80,9 @@ def parser() -> argparse.ArgumentParser:
         epilog="examples:\n"
         "  collsim run topologies/dgx-h100.yaml all_reduce -b 8 -e 1G -f 2 --algorithm ring\n"
         "  collsim compare dgx-h100-x4 all_reduce -b 8 -e 1G\n"
+        "  collsim bound dgx-h100-x4 all_gather\n"
+        "  collsim explain dgx-h100-x4 all_reduce -b 64M\n"
+        "  collsim report dgx-h100-x4 all_reduce -o report.html\n"
         "  collsim topology show topologies/fat-tree-16.yaml\n"
         "  collsim check my_variant.py:bidirectional_ring --ranks 2-17\n\n" + EXIT_CODES,
     )
@@ -89,6 +92,9 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_run(commands)
     _add_compare(commands)
+    _add_bound(commands)
+    _add_explain(commands)
+    _add_report(commands)
     topology = commands.add_parser("topology", help="look at a machine", description="Look at a machine.")
     what = topology.add_subparsers(title="commands", dest="what", metavar="WHAT", required=True, parser_class=_Parser)
     show = what.add_parser(
@@ -141,13 +147,25 @@ def _add_run(commands: Any) -> None:
     output.add_argument("--json", action="store_true", help="print JSON instead of the table")
     output.add_argument("--plot", metavar="FILE", help="draw the timeline of the largest size (.png, .svg or .pdf)")
     output.add_argument("--plot-rows", default="rank", metavar="ROWS", help="rows of the plot: rank (default) or link")
+    output.add_argument(
+        "--plot-colour", default="step", metavar="WHAT",
+        help="colours of the plot: step (default), chunk, channel, kind or critical (the critical path)",
+    )  # fmt: skip
+    output.add_argument("--html", metavar="FILE", help="write a page that plays the largest size in a browser (.html)")
+    output.add_argument(
+        "--trace", metavar="FILE", help="write a trace of the largest size for Perfetto (.json or .json.gz)"
+    )
 
 
-def _add_sizes(command: argparse.ArgumentParser) -> None:
+def _add_sizes(
+    command: argparse.ArgumentParser, smallest: str = "32M", largest: str = "32M", factor: str = "2"
+) -> None:
     sizes = command.add_argument_group("sizes, as in nccl-tests (K, M and G are powers of 1024)")
-    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size (default 32M)")
-    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 32M, or the smallest)")
-    sizes.add_argument("-f", "--stepfactor", default="2", metavar="N", help="factor between sizes (default 2)")
+    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help=f"smallest size (default {smallest})")
+    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help=f"largest size (default {largest}, or the smallest)")
+    sizes.add_argument(
+        "-f", "--stepfactor", default=factor, metavar="N", help=f"factor between sizes (default {factor})"
+    )
     sizes.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
 
 
@@ -187,6 +205,111 @@ def _add_compare(commands: Any) -> None:
     output = compare.add_argument_group("output")
     output.add_argument("--all", action="store_true", help="also print how much longer each of the others takes")
     output.add_argument("--json", action="store_true", help="print JSON, with all results, instead of the table")
+
+
+def _add_bound(commands: Any) -> None:
+    bound = commands.add_parser(
+        "bound",
+        help="print the least time that any algorithm could take",
+        description="Print the least time that any algorithm of an operation could take on a machine, size by size,\n"
+        "with the bus bandwidth that this allows and what binds: latency, injection (what ranks must\n"
+        "send and receive through their own links) or a cut of the machine. Below: the limit for large\n"
+        "messages, and the links that make it.",
+        epilog="examples:\n"
+        "  collsim bound dgx-h100-x4 all_gather\n"
+        "  collsim bound topologies/torus-4x4.yaml all_to_all -b 1M -e 1G -f 4\n"
+        "  collsim bound dgx-1-v100 broadcast --root 3 --json\n\n" + EXIT_CODES,
+    )
+    bound.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ...")
+    bound.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
+    bound.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    _add_sizes(bound, "8", "8G", "8")
+    _add_network(bound)
+    bound.add_argument(
+        "--json", action="store_true", help="print JSON, with the links of the cut, instead of the table"
+    )
+
+
+def _add_explain(commands: Any) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="say why a collective takes so long and what would help",
+        description="Say why a collective takes as long as it does: what the time goes to, on which links, the\n"
+        "critical path in a few lines, the busiest links, the bound and theory. Then what would help most,\n"
+        "found by simulating it: links of a kind with twice the bandwidth or half the latency, faster\n"
+        "devices, other parameters, other algorithms that fit the machine.",
+        epilog="examples:\n"
+        "  collsim explain dgx-h100-x4 all_reduce -b 64M\n"
+        "  collsim explain dgx-1-v100 all_reduce -b 64M -p order=0,1,2,3,4,5,6,7\n"
+        "  collsim explain topologies/fat-tree-16.yaml all_to_all -a direct -b 1M --json\n\n" + EXIT_CODES,
+    )
+    explain.add_argument(
+        "topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ..."
+    )
+    explain.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
+    what = explain.add_argument_group("what to explain")
+    what.add_argument(
+        "-a", "--algorithm", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring, or the only one)"
+    )
+    what.add_argument(
+        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
+        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
+    )  # fmt: skip
+    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    what.add_argument(
+        "-b", "--minbytes", metavar="SIZE",
+        help="the size, as in nccl-tests (K, M and G are powers of 1024; default 32M)",
+    )  # fmt: skip
+    what.add_argument("-d", "--datatype", default="float", metavar="TYPE", help="element type (default float)")
+    how = explain.add_argument_group("how to run it")
+    _add_network(how)
+    how.add_argument("--engine", default="auto", metavar="NAME", help="auto (default), reference or compiled")
+    how.add_argument("--synchronous", action="store_true", help="a barrier between steps, as textbooks assume")
+    how.add_argument("--no-check", action="store_true", help="skip the proof")
+    how.add_argument("--records", action="store_true", help="keep records, and so a critical path, of over a million")
+    how.add_argument(
+        "--budget", metavar="N", help="transfers that experiments may simulate in all (default 4000000; 0: none)"
+    )
+    explain.add_argument("--json", action="store_true", help="print JSON, with all experiments, instead of the text")
+
+
+def _add_report(commands: Any) -> None:
+    report = commands.add_parser(
+        "report",
+        help="write one HTML file with tables, pictures, explanation and player",
+        description="Simulate a collective over a range of sizes and write one HTML file that needs no other file and\n"
+        "no network: what was simulated, the table of `collsim run`, bandwidth against size with the bound\n"
+        "and theory, what the time goes to, the machine and how busy its links are, the explanation, the\n"
+        "step player, the bound in words, versions, and the command that makes it again.",
+        epilog="examples:\n"
+        "  collsim report dgx-h100-x4 all_reduce -o report.html\n"
+        "  collsim report dgx-h100-x4 all_reduce -a ring,hierarchical,forest -b 1M -e 4G -f 4\n"
+        "  collsim report topologies/ring8.yaml broadcast -a tree -p k=1 --figures pictures\n\n" + EXIT_CODES,
+    )
+    report.add_argument(
+        "topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ..."
+    )
+    report.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
+    what = report.add_argument_group("what to report on")
+    what.add_argument(
+        "-a", "--algorithm", metavar="NAME,...",
+        help="names or FILE.py:FUNCTION, with commas between (default ring, or the only one)",
+    )  # fmt: skip
+    what.add_argument(
+        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
+        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
+    )  # fmt: skip
+    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    _add_sizes(report, "8", "1G", "8")
+    how = report.add_argument_group("how to run it")
+    _add_network(how)
+    how.add_argument("--no-check", action="store_true", help="skip the proof and the check of the data")
+    output = report.add_argument_group("output")
+    output.add_argument("-o", "--output", metavar="FILE", help="the file (.html; default MACHINE-OPERATION.html)")
+    output.add_argument("--figures", metavar="DIR", help="also write the pictures as files into a directory")
+    output.add_argument(
+        "--figure-format", default="svg", metavar="FORMAT", help="of these files: svg (default) or png"
+    )
 
 
 def _add_check(commands: Any) -> None:
@@ -240,6 +363,18 @@ def _command(arguments: argparse.Namespace) -> int:
         from collsim.cli.compare import compare
 
         return compare(arguments)
+    if arguments.command == "bound":
+        from collsim.cli.bound import bound
+
+        return bound(arguments)
+    if arguments.command == "explain":
+        from collsim.cli.explain import explain
+
+        return explain(arguments)
+    if arguments.command == "report":
+        from collsim.cli.report import report
+
+        return report(arguments)
     if arguments.command == "check":
         from collsim.cli.check import check
 

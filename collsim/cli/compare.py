@@ -104,8 +104,11 @@ def _print(found: Comparison, arguments: argparse.Namespace) -> None:
     if any(" +" in label for labels in shown for label in labels):
         _note("+n", "n more algorithms take the same time, within 0.01 %")
     _note("fastest", in_words(found))
+    by_reason: dict[str, list[str]] = {}
     for name, reason in found.unfit.items():
-        _note("unfit", f"{name}: {reason}")
+        by_reason.setdefault(reason, []).append(name)
+    for reason, names in by_reason.items():
+        _note("unfit", f"{', '.join(names)}: {reason}")
     if not arguments.all and len(found.results) > len(PLACES):
         _note("all", "how much longer each of the others takes is shown with --all, everything with --json")
 

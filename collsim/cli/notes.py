@@ -142,7 +142,15 @@ def _busbw(r: Result) -> list[tuple[str, str]]:
         f"{r.busbw / 1e9:.2f} GB/s = algbw x {factor}: hold it against the rate of the "
         f"slowest link that is used, {format_bandwidth(rate)}"
     )
-    if r.busbw > rate and r.network == "alpha_beta":
+    if r.schedule.places and r.busbw > 1.001 * rate and r.network != "alpha_beta":
+        most = c.busbw_factor * r.size / (int(r.link_busy_ps.max()) * 1e-12)
+        limit = " = 2B(N-1)/(N+1)" if (c.operation, r.schedule.algorithm) == ("all_reduce", "nvls") else ""
+        text = (
+            f"{r.busbw / 1e9:.2f} GB/s = algbw x {factor}, more than the {format_bandwidth(rate)} of the slowest link "
+            "that is used: the factor counts what ranks alone would have to send, and here switches add up and copy "
+            f"for them. The bytes of this algorithm allow at most {most / 1e9:.2f} GB/s{limit}"
+        )
+    elif r.busbw > rate and r.network == "alpha_beta":
         text += ", which in alpha_beta every message has for itself"
     elif r.busbw > 1.001 * rate:
         text += ", of which several are used side by side"

@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from collsim import algorithms
@@ -33,7 +34,7 @@ from collsim.schedule.check import Proof, check
 from collsim.topology import Topology, load_topology
 from collsim.units import format_size, parse_nccl_size
 
-__all__ = ["root_of", "run", "sizes"]
+__all__ = ["parameters_of", "root_of", "run", "schedule_of", "sizes"]
 
 LARGEST = 1 << 50
 MOST_SHOWN = 16
@@ -47,29 +48,37 @@ def run(arguments: argparse.Namespace) -> int:
     one_of("--network", arguments.network, NETWORKS)
     one_of("--engine", arguments.engine, ENGINES)
     todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
-    parameters: dict[str, Any] = {}
-    for key, value in map(_parameter, arguments.parameter):
-        if key in parameters:
-            raise InputError(f"-p: {key} is given twice; expected it once")
-        parameters[key] = value
-    if arguments.algorithm is None:
-        arguments.algorithm = _default_algorithm(arguments.operation)
+    parameters = parameters_of(arguments)
     one_of("--plot-rows", arguments.plot_rows, ("rank", "link"))
+    one_of("--plot-colour", arguments.plot_colour, ("step", "chunk", "channel", "kind", "critical"))
     if arguments.plot is not None:
         from collsim.plot.timeline import check_picture_path
 
         check_picture_path(arguments.plot)
+    if arguments.html is not None:
+        from collsim.player import check_player_path
+
+        check_player_path(arguments.html)
+    if arguments.trace is not None:
+        from collsim.traces import check_trace_path
+
+        check_trace_path(arguments.trace)
+    wanted = any(path is not None for path in (arguments.plot, arguments.html, arguments.trace))
     topology = load_topology(arguments.topology)
-    schedule = _schedule(arguments, topology, parameters)
+    schedule = schedule_of(arguments, topology, parameters)
     engine = engine_for(schedule, arguments.engine)
     refuse_large(schedule, engine)
+    if arguments.html is not None:
+        from collsim.player import refuse_beyond_player
+
+        refuse_beyond_player(schedule, topology)
     proof = None if arguments.no_check else check(schedule)
 
     def row(size: int) -> Row:
         with progress(format_size(size)) as pulse:
             result = simulate(
                 schedule, topology, size, dtype=dtype, network=arguments.network, engine=engine, check=False,
-                synchronous=arguments.synchronous, records=None if arguments.plot is None else True, progress=pulse,
+                synchronous=arguments.synchronous, records=wanted or None, progress=pulse,
             )  # fmt: skip
         wrong, by = (None, None) if proof is None else count_wrong(schedule, size, dtype)
         return Row(result, dtype, wrong, by)
@@ -83,7 +92,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         from collsim.plot import save_timeline
 
-        save_timeline(largest.result, arguments.plot, rows=arguments.plot_rows)
+        save_timeline(largest.result, arguments.plot, rows=arguments.plot_rows, colour=arguments.plot_colour)
+    if arguments.html is not None:
+        replace(largest.result, checked=proof).to_html(arguments.html)
+    if arguments.trace is not None:
+        largest.result.to_perfetto(arguments.trace)
     if arguments.json:
         rows = [*map(row, todo[:-1]), largest]
         print(json.dumps(_document(arguments, topology, rows), indent=2, allow_nan=False))
@@ -91,6 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
         rows = _print_table(arguments, todo, row, largest, proof)
         if arguments.plot is not None:
             print(f"# plot     {arguments.plot} (the largest size)")
+        if arguments.html is not None:
+            print(f"# html     {arguments.html} (the largest size; open it in a browser)")
+        if arguments.trace is not None:
+            print(f"# trace    {arguments.trace} (the largest size; open it at https://ui.perfetto.dev)")
     return 1 if any(row.wrong for row in rows) else 0
 
 
@@ -153,7 +170,20 @@ def _parameter(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _schedule(arguments: argparse.Namespace, topology: Topology, parameters: dict[str, Any]) -> Schedule:
+def parameters_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters that ``-p`` gives, and fill in the algorithm if ``-a`` gives none."""
+    parameters: dict[str, Any] = {}
+    for key, value in map(_parameter, arguments.parameter):
+        if key in parameters:
+            raise InputError(f"-p: {key} is given twice; expected it once")
+        parameters[key] = value
+    if arguments.algorithm is None:
+        arguments.algorithm = _default_algorithm(arguments.operation)
+    return parameters
+
+
+def schedule_of(arguments: argparse.Namespace, topology: Topology, parameters: dict[str, Any]) -> Schedule:
+    """Return the schedule that ``-a``, ``-p`` and ``--root`` ask for, fitted to a topology."""
     operation, name, ranks = arguments.operation, arguments.algorithm, topology.n_ranks
     root = root_of(arguments.root, ranks)
     collective = Collective(operation, ranks, root)
@@ -206,6 +236,8 @@ def _document(arguments: argparse.Namespace, topology: Topology, rows: Sequence[
         "algorithm": arguments.algorithm,
         "network": arguments.network,
         **({} if arguments.plot is None else {"plot": arguments.plot}),
+        **({} if arguments.html is None else {"html": arguments.html}),
+        **({} if arguments.trace is None else {"trace": arguments.trace}),
         "results": [_fields(row) for row in rows],
     }
 
@@ -262,5 +294,7 @@ def _short(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"(of {len(value):,} pairs)"
     if isinstance(value, (list, tuple)):
+        if not all(isinstance(item, (int, str)) for item in value):
+            return f"({len(value):,} given)"
         return ",".join(map(str, value[:MOST_SHOWN])) + (",..." if len(value) > MOST_SHOWN else "")
     return str(value)

@@ -8,11 +8,12 @@ from typing import Any
 
 from collsim import algorithms
 from collsim.errors import AlgorithmError, InputError
+from collsim.forests import Wires
 from collsim.schedule import Schedule
-from collsim.topology import Topology
+from collsim.topology import Topology, reducing
 from collsim.topology.structure import dimension_bandwidths, node_groups, product_dims, rank_routes, torus_dims
 
-__all__ = ["FITTED", "fitted", "schedule_for"]
+__all__ = ["FITTED", "fitted", "schedule_for", "wires_of"]
 
 
 def schedule_for(operation: str, algorithm: str, topology: Topology, root: int, parameters: dict[str, Any]) -> Schedule:
@@ -48,8 +49,10 @@ def fitted(function: Callable[..., Schedule], topology: Topology, parameters: di
     function
         A shipped algorithm or one of the user. What it takes is told by the names of its parameters: ``order`` (ranks
         in the order of a ring), ``dims`` (sizes of the dimensions of a torus), ``levels`` (the same, or nodes and ranks
-        of a node), ``nodes`` (their number, or the ranks of each), ``routes`` (links between neighbours) and
-        ``bandwidths`` (bytes/s by level).
+        of a node), ``nodes`` (their number, or the ranks of each), ``routes`` (links between neighbours),
+        ``bandwidths`` (bytes/s by level), ``wires`` (all nodes and links, as `collsim.forests` takes them), and of
+        switches that reduce and multicast ``switch`` (that joins all ranks), ``switches`` (of each node, with its
+        ranks), ``tree`` and ``head_trees`` (of switches, over all ranks and over heads of nodes).
     topology
         The machine.
     parameters
@@ -80,6 +83,8 @@ def fitted(function: Callable[..., Schedule], topology: Topology, parameters: di
         value = None if other else read(topology)
         if value is not None:
             found[name] = value
+        elif name in REFUSALS and parameter.default is not None:  # a default is for schedules without a machine
+            raise AlgorithmError(f"topology {topology.name!r} has {REFUSALS[name](topology)}")
         elif parameter.default is parameter.empty and name != "order":
             raise AlgorithmError(f"topology {topology.name!r} has no {what}; give -p {remedy(topology.n_ranks)}")
     return found
@@ -104,6 +109,30 @@ def _nodes(topology: Topology) -> int | list[list[int]] | None:
     return len(groups) if equal and in_order else [list(group) for group in groups]
 
 
+def wires_of(topology: Topology) -> Wires:
+    """Return the machine as `collsim.forests` sees it; made once.
+
+    Examples
+    --------
+    >>> from collsim.topology import switch
+    >>> wires = wires_of(switch(4))
+    >>> wires, wires.links[:2], wires.passes.tolist()
+    (<Wires: 4 ranks, 5 nodes, 8 links>, ('gpu0->sw0', 'gpu1->sw0'), [False, False, False, False, True])
+    """
+    if "wires" not in topology.cache:
+        topology.cache["wires"] = Wires(
+            topology.nodes,
+            topology.rank_nodes,
+            topology.forwards & (topology.rank_of_node < 0),
+            topology.link_src,
+            topology.link_dst,
+            topology.link_bandwidth,
+            tuple(map(topology.link_name, range(topology.n_links))),
+        )
+    found: Wires = topology.cache["wires"]
+    return found
+
+
 def _some_divisor(ranks: int) -> int:
     return next((size for size in range(2, ranks) if ranks % size == 0), ranks)
 
@@ -120,5 +149,18 @@ FITTED: dict[str, tuple[Callable[[Topology], Any], str, Callable[[int], str]]] =
     "nodes": (_nodes, "nodes", lambda ranks: f"nodes={_some_divisor(ranks)}"),
     "routes": (rank_routes, "routes", lambda ranks: "routes=..."),
     "bandwidths": (dimension_bandwidths, "levels", lambda ranks: "bandwidths=... with levels=..."),
+    "wires": (wires_of, "links", lambda ranks: "wires=..."),
+    "switch": (reducing.joining_switch, "switch", lambda ranks: "switch=..."),
+    "switches": (reducing.node_switches, "switches", lambda ranks: "switches=..."),
+    "tree": (reducing.rank_tree, "tree", lambda ranks: "tree=..."),
+    "head_trees": (reducing.rail_trees, "head_trees", lambda ranks: "head_trees=..."),
 }
 """By parameter: how it is read from a topology, what is missing if it is not there, and what may be given instead."""
+
+REFUSALS: dict[str, Callable[[Topology], str]] = {
+    "switch": reducing.why_not_joined,
+    "switches": reducing.why_not_nodes,
+    "tree": reducing.why_not_tree,
+    "head_trees": reducing.why_not_tree,
+}
+"""What a machine has instead of a parameter that nothing else can stand for."""

@@ -20,18 +20,22 @@ from collsim.engine.traffic import link_users, shared_waits
 from collsim.errors import CollsimError
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof
-from collsim.theory import Bound, Prediction, lower_bound, predict
+from collsim.theory import Bound, Prediction, lower_bound, predict, predict_in_network
 from collsim.topology import Topology
 from collsim.units import format_size
 
 if TYPE_CHECKING:
+    import os
+
     import pandas as pd
     from matplotlib.axes import Axes
+
+    from collsim.engine.explain import Explanation
 
 __all__ = ["Result"]
 
 PICO = 1e-12
-OWN_EDGES = ("nccl_p2p", "one_shot", "pairwise", "pairwise_xor")
+OWN_EDGES = ("nccl_p2p", "nvls", "one_shot", "pairwise", "pairwise_xor", "sharp")
 """Algorithms with written edges whose closed form is exact with them."""
 MOST_BUILT = 100_000
 """Transfers of a schedule that is built once more to see whether its edges are its own."""
@@ -168,23 +172,22 @@ class Result:
     def theory(self) -> Prediction | None:
         """Closed form of the algorithm in seconds, with its terms.
 
-        None where there is none, and for schedules that no form describes: with places, or with paths of their own.
+        None where there is none, and for schedules that no form describes, such as those with paths of their own.
         """
-        schedule, lowered = self.schedule, self.lowered
-        if schedule.places or any(phase.block.via is not None for phase in schedule.phases):
+        schedule, lowered, topology = self.schedule, self.lowered, self.topology
+        if any(phase.block.via is not None for phase in schedule.phases):
             return None
-        prediction = predict(
-            schedule.algorithm,
-            schedule.collective,
-            self.size,
-            self.topology,
-            (lowered.src, lowered.dst, lowered.channel),
-            synchronous=self.synchronous,
-            network=self.network,
-            parameters=dict(schedule.parameters),
-            element_size=self.element_size,
-            equal=self._cuts_equally,
-        )
+        what = schedule.algorithm, schedule.collective, self.size, topology
+        ways = lowered.src, lowered.dst, lowered.channel
+        options: dict[str, Any] = {
+            "synchronous": self.synchronous, "network": self.network, "parameters": schedule.parameters,
+            "equal": self._cuts_equally,
+        }  # fmt: skip
+        if schedule.places:
+            nodes = np.append(topology.rank_nodes, [topology.node_index(name) for name in schedule.places])
+            prediction = predict_in_network(*what, nodes, ways, **options)
+        else:
+            prediction = predict(*what, ways, element_size=self.element_size, **options)
         if prediction is not None and schedule.edges and not (self._waits_its_turn or self._has_its_own_edges):
             prediction = prediction.but("written edges pace it")
         return prediction
@@ -372,6 +375,18 @@ class Result:
         """
         return self._by_link(self.outcome.longest_wait)
 
+    def explain(self, *, budget: int | None = None) -> Explanation:
+        """Say why it takes so long, where the bottleneck is and what would help; see `collsim.engine.explain`.
+
+        Parameters
+        ----------
+        budget
+            How many transfers may be simulated to find out what would help; 4 million if not given, 0 for none.
+        """
+        from collsim.engine.explain import explain
+
+        return explain(self) if budget is None else explain(self, budget=budget)
+
     def plot(self, **kwargs: Any) -> Axes:
         """Draw the timeline; see `collsim.plot.timeline`."""
         import importlib
@@ -379,6 +394,31 @@ class Result:
         # the plots know the engine, not the other way round: the name is looked up when a picture is asked for
         axes: Axes = importlib.import_module("collsim.plot").timeline(self, **kwargs)
         return axes
+
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace for https://ui.perfetto.dev; see `collsim.traces.write_perfetto`."""
+        import importlib
+
+        importlib.import_module("collsim.traces").write_perfetto(self, path)
+
+    def to_kineto(self, folder: str | os.PathLike[str], time_scale: int = 1) -> None:
+        """Write a trace a rank for Holistic Trace Analysis; see `collsim.traces.write_kineto`."""
+        import importlib
+
+        importlib.import_module("collsim.traces").write_kineto(self, folder, time_scale)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that plays the run in a browser; see `collsim.player.write_player`."""
+        import importlib
+
+        importlib.import_module("collsim.player").write_player(self, path)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the player, or a short text if there are too many transfers."""
+        import importlib
+
+        shown: str = importlib.import_module("collsim.player").notebook_html(self)
+        return shown
 
     def __repr__(self) -> str:
         theory = "none" if self.theory is None else f"{self.theory * 1e6:.3f} us"

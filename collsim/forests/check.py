@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collsim.errors import InputError
-from collsim.forests.model import Branch, Forest, Wires
+from collsim.forests.model import Forest, Wires
 
 __all__ = ["refuse_wrong"]
 
@@ -11,7 +11,7 @@ __all__ = ["refuse_wrong"]
 def refuse_wrong(forest: Forest, wires: Wires) -> None:
     """Refuse a forest that the machine does not have or cannot carry.
 
-    That each unit of each tree spans all ranks, and that parents come before children, a `Forest` cannot be made without.
+    Without spanning all ranks with every unit, and without parents before children, a `Forest` cannot be made at all.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def refuse_wrong(forest: Forest, wires: Wires) -> None:
     Examples
     --------
     >>> from fractions import Fraction
-    >>> from collsim.forests import Tree
+    >>> from collsim.forests import Branch, Tree
     >>> wires = Wires(("a", "b"), [0, 1], [False, False], [0, 1], [1, 0], [10, 20], ("a->b", "b->a"))
     >>> tree = Tree(0, 2, (Branch(0, 1, 0, 2, ("a->b",)),))
     >>> refuse_wrong(Forest(2, (tree,), Fraction(5)), wires)

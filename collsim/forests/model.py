@@ -1,9 +1,9 @@
 """A machine as forests see it, and a forest: trees that carry a message from their roots to all ranks.
 
 A tree has units: equal shares of what its root has to say, which may go different ways. Each unit of each tree is an
-out-tree over all ranks, along paths of the machine, and no link carries more units than its bandwidth allows at the rate
-that one unit gets (Edmonds, "Edge-disjoint branchings", 1973; Zhao et al., "ForestColl: throughput-optimal collective
-communications on heterogeneous network fabrics", 2024).
+out-tree over all ranks, along paths of the machine, and no link carries more units than its bandwidth allows at the
+rate that one unit gets (Edmonds, "Edge-disjoint branchings", 1973; Zhao et al., "ForestColl: throughput-optimal
+collective communications on heterogeneous network fabrics", 2024).
 """
 
 from __future__ import annotations
@@ -263,4 +263,5 @@ class Forest:
         return (branch for tree in self.trees for branch in tree.branches)
 
     def __repr__(self) -> str:
-        return f"<Forest: {self.ranks} ranks, {len(self.trees)} trees, {self.units} units of {float(self.rate):.6g} bytes/s>"
+        units = f"{self.units} units of {float(self.rate):.6g} bytes/s"
+        return f"<Forest: {self.ranks} ranks, {len(self.trees)} trees, {units}>"

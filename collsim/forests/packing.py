@@ -28,6 +28,8 @@ CLOSE = Fraction(995, 1000)
 BRANCHES = 16_384
 """Branches of all trees up to which more units a root are tried."""
 MOST_UNITS = 32
+SHALLOW = 2048
+"""Branches up to which more units of a single root are tried for the sake of shallow trees."""
 
 
 def pack(wires: Wires, *, root: int | None = None, trees: int | None = None) -> Forest:
@@ -67,9 +69,8 @@ def pack(wires: Wires, *, root: int | None = None, trees: int | None = None) -> 
     forest = _forest(wires, machine, rate, supplies, web)
     units = forest.units
     # one unit that a rank can send once makes a chain; of two, a rank can send the one twice and the other never
-    while (
-        root is not None and trees is None and units * 2 <= MOST_UNITS and forest.depth > log2(len(machine.ranks)) + 1
-    ):
+    most, deep = min(MOST_UNITS, SHALLOW // len(machine.ranks)), log2(len(machine.ranks)) + 1
+    while root is not None and trees is None and units * 2 <= most and forest.depth > deep:
         units *= 2
         rate, supplies, web = _best(machine, weights, units)
         shallower = _forest(wires, machine, rate, supplies, web)

@@ -96,7 +96,7 @@ class ScheduleBuilder:
         chunks, dst_chunks
             Irregular sets: one list of chunks for a single row, or one a row.
         via
-            Path, as a tuple of names of topology nodes on the way.
+            Path, as a tuple of names on the way: of topology nodes, or of links (``"gpu0->gpu1#1"``) that it takes.
         shift, window
             How the chunks of these rows move on in each iteration, where it differs from the repeat's.
         """

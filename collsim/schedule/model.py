@@ -98,7 +98,7 @@ class Schedule:
     layout
         ``(count, elements)`` runs that fix the elements of the places where they differ by more than one.
     paths
-        Paths (names of topology nodes on the way) that rows name by ``via``.
+        Paths (names of topology nodes and links on the way, in order) that rows name by ``via``.
     places
         Names of switches that take part with scratch only; place i is endpoint ``ranks + i``.
     algorithm, parameters

@@ -1,13 +1,15 @@
-"""Sets of nodes that are likely to be bottlenecks: modules, islands of fast links, and what lies below a switch.
+"""Sets of nodes that are likely to be bottlenecks: modules, islands of fast links, what lies below a switch, halves.
 
 There may be tens of thousands of them, so they are kept as lists of their members, and weighed all at once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,12 +21,15 @@ from collsim.topology.search import adjacency, distinct, spread
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["Sets", "candidate_sets", "capacities"]
+__all__ = ["Sets", "candidate_sets", "capacities", "islands"]
 
 Array = npt.NDArray[Any]
 
 MEMBERS = 2**22
 """Members of the sets below switches, and of the islands, that are listed; those of larger machines are left out."""
+
+PAIRED = 32
+"""Modules up to which the unions of any two are sets too."""
 
 LOOKS = 2**22
 """Links that are looked at at a time."""
@@ -126,18 +131,50 @@ def capacities(topology: Topology, sets: Sets) -> tuple[Array, Array]:
 
 
 def _families(topology: Topology, ranks: Array) -> Iterator[Sets]:
-    yield _parts(_modules(topology))
+    modules = _parts(_modules(topology))
+    yield modules
+    for label in islands(topology):
+        yield _parts(label)
+    yield _below(topology, ranks)
+    if ranks.all() and topology.n_ranks > 2:
+        yield from _halves(topology)
+    yield from _unions(modules)
+
+
+def islands(topology: Topology) -> Iterator[Array]:
+    """Yield the parts of the machine that links of some bandwidth or more join: by node, the number of its part."""
     rates = np.unique(topology.link_bandwidth)[1:]
     most = max(1, MEMBERS // topology.n_nodes)
     if len(rates) > most:
         rates = rates[np.linspace(0, len(rates) - 1, most).astype(np.int64)]
     for rate in rates:
         fast = topology.link_bandwidth >= rate
-        yield _parts(components(topology.n_nodes, topology.link_src[fast], topology.link_dst[fast]))
-    yield _below(topology, ranks)
-    if ranks.all() and topology.n_ranks > 2:
-        half = np.sort(topology.rank_nodes[: topology.n_ranks // 2])
-        yield Sets(topology.n_nodes, np.array([0, len(half)]), half)
+        yield components(topology.n_nodes, topology.link_src[fast], topology.link_dst[fast])
+
+
+def _halves(topology: Topology) -> Iterator[Sets]:
+    """Yield one half of a machine of ranks only: the first ranks, and those along each dimension."""
+    dims = topology.structure.get("dims", ())
+    if math.prod(dims) != topology.n_ranks:
+        dims = (topology.n_ranks,)
+    places = np.arange(topology.n_ranks).reshape(dims)
+    for axis, size in enumerate(dims):
+        if size > 1:
+            half = np.sort(topology.rank_nodes[np.take(places, np.arange(size // 2), axis).ravel()])
+            yield Sets(topology.n_nodes, np.array([0, len(half)]), half)
+
+
+def _unions(modules: Sets) -> Iterator[Sets]:
+    """Yield the unions of any two modules, and of the first ones in order by eighths."""
+    count, sizes = len(modules), np.diff(modules.ptr)
+    rows = [np.array(pair) for pair in combinations(range(count), 2)] if count <= PAIRED else []
+    rows += [np.arange(first) for first in sorted({count * i // 8 for i in range(1, 8)}) if 2 <= first < count]
+    if not rows:
+        return
+    chosen, owner = np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    places, row = spread(modules.ptr[chosen], sizes[chosen])
+    above, members = np.divmod(distinct(owner[row] * modules.nodes + modules.members[places]), modules.nodes)
+    yield Sets(modules.nodes, np.searchsorted(above, np.arange(len(rows) + 1)), members)
 
 
 def _parts(label: Array) -> Sets:

@@ -18,7 +18,7 @@ from typing import Any
 
 from collsim.collective import Collective
 from collsim.errors import InputError
-from collsim.theory import all_to_all, butterflies, hierarchical, rings, rooted, trees
+from collsim.theory import all_to_all, butterflies, hierarchical, in_network, rings, rooted, trees
 from collsim.theory.costs import PORTS, ZERO, Costs, Prediction, Terms, added, whole
 
 __all__ = ["closed_form", "has_form"]
@@ -30,6 +30,7 @@ FORMS: dict[tuple[str, str], Callable[..., tuple[Terms, str, str] | None]] = {
     **butterflies.FORMS,
     **all_to_all.FORMS,
     **rooted.FORMS,
+    **in_network.FORMS,
     **{(op, name): form for name, form in hierarchical.FORMS.items() for op in _GATHERING if name != "leader"},
     ("all_reduce", "leader"): hierarchical.leader,
 }

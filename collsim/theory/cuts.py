@@ -1,34 +1,126 @@
-"""Cuts of a topology: what a set of nodes must send over the links that leave it.
+"""Cuts of a machine: links, what they can carry, and what an operation must carry over them.
 
-A cut is a set X of nodes. If V bytes that start in X are wanted outside, they cross the links that leave X, of capacity
-B+(X), so any collective that needs this takes at least V / B+(X). The worst cuts are found by maximum flow; every cut
-that is found is weighed again in exact integers, so none overstates.
+A `Cut` is the proof of a lower bound, and any of them is one:
 
-Sources: Edmonds (1973) for broadcast; "ForestColl" (arXiv 2402.06787) for all_gather and reduce_scatter; Dinkelbach
-(1967) for the search of the greatest ratio.
+**A set of nodes X.** What is in X and needed outside crosses the links that leave X, of capacity B+(X). It holds
+whatever ranks and switches do on the way. A switch that multicasts spares the links behind it, but a byte that is
+wanted outside leaves X at least once (all_gather, broadcast, scatter, gather, all_to_all). A switch that reduces
+spares links too, but the sum over the ranks in X is as long as a vector, and it must leave X wherever it was formed
+(all_reduce, reduce, and for each block that belongs outside X in a reduce_scatter).
+
+**Parts.** See `collsim.theory.partitions`: only where no switch outside the parts reduces or multicasts.
+
+**Lengths of links.** However a byte gets from one rank to another, it takes up the bandwidth of the links on its way;
+the sum of their lengths is at least the distance of the two. So the sum of bytes times distances is no more than the
+sum over links of length times bandwidth times the time. A set X is the case of length 1 for the links that leave it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
-from math import gcd
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import networkx as nx
+from collsim.collective import Collective
+from collsim.theory.paths import UNREACHED
+from collsim.theory.words import cut_words, named
+from collsim.units import format_bandwidth
 
+if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["Network", "classes", "greatest_ratio", "least_cut", "leaving"]
+__all__ = ["CROSSINGS", "Cut", "Offers", "demand", "demand_of_parts", "least_time", "leaving", "offers_of"]
 
 Array = npt.NDArray[Any]
+Offers = tuple[tuple[int, int], ...]
 
-_SOURCE = -1
+CROSSINGS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "broadcast": 1, "reduce": 1}
+"""How often each byte of the buffer must cross between parts, for each part but one, if the ranks do all the work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Links, what they can carry, and what is needed over them.
+
+    Attributes
+    ----------
+    topology
+        The machine.
+    nodes
+        By node, whether it is in the set that the links leave: of a cut into parts, whether it is in some part; of
+        lengths, all nodes.
+    links
+        Numbers of the links that leave the set and are of use.
+    inside
+        By rank, whether it is in the set.
+    offers
+        ``(picoseconds, bytes a second)``: from when on, counted together with the time that the last byte needs to get
+        from the link to a rank that wants it (in ``fluid`` all of the time before the first byte), a part of the links
+        can carry data. A link counts for its length times its bandwidth.
+    lengths
+        Length of each of the ``links``, a whole number; None if all are 1.
+    parts
+        By node the number of its part, -1 for none; None if this is no cut into parts.
+    into
+        Of a cut into parts: whether the links are those that come into the parts, not those that leave them.
+    ranks_only
+        Whether it holds only for algorithms that leave it to the ranks to add up and to copy.
+    distance
+        Sum of the distances between all ordered pairs of ranks that talk, by the lengths.
+    volume
+        Bytes that must cross (bytes times distances, if links have lengths) in the case that it bounds; 0 before.
+    method
+        How it was found.
+    """
+
+    topology: Topology
+    nodes: Array
+    links: Array
+    inside: Array
+    offers: Offers
+    lengths: Array | None = None
+    parts: Array | None = None
+    into: bool = False
+    ranks_only: bool = False
+    distance: int = 0
+    volume: int = 0
+    method: str = ""
+
+    @property
+    def capacity(self) -> int:
+        """Bytes a second that the links can carry together, each times its length."""
+        return sum(rate for _, rate in self.offers)
+
+    def demand(self, collective: Collective, blocks: Array, size: int) -> int:
+        """Return the bytes (times distances) that must cross; arguments as those of `demand`."""
+        if self.lengths is not None:
+            return self.distance * (int(blocks[0]) if collective.operation == "all_to_all" else size)
+        if self.parts is not None:
+            return demand_of_parts(collective, self.part_count, blocks, size)
+        return demand(collective, self.inside, blocks, size)
+
+    @cached_property
+    def part_count(self) -> int:
+        """Number of parts."""
+        assert self.parts is not None
+        return len(np.unique(self.parts[self.parts >= 0]))
+
+    @cached_property
+    def where(self) -> str:
+        """What it is in words: ``into node[0]: leaf -> nic, 8 x 50GB/s for the 1,016 GPUs outside``."""
+        ranks = self.topology.rank_nodes[: len(self.inside)]
+        if self.lengths is not None:
+            low, high = int(self.lengths.min()), int(self.lengths.max())
+            each = "" if low == high else f" of lengths {low:,} to {high:,}"
+            return f"over {len(self.links):,} links{each} by the distances between ranks"
+        if self.parts is not None:
+            first = named(self.topology, ranks[self.parts[ranks] == self.parts[ranks[0]]], ranks)
+            others = f"{self.part_count - 1:,} other part{'s' * (self.part_count > 2)}"
+            return f"between {first} and {others}, {format_bandwidth(self.capacity)} in all"
+        return cut_words(self.topology, self.nodes, self.links, ranks)
 
 
 def leaving(topology: Topology, inside: Array) -> Array:
@@ -52,133 +144,101 @@ def leaving(topology: Topology, inside: Array) -> Array:
     return np.flatnonzero(inside[topology.link_src] & ~inside[topology.link_dst])
 
 
-class Network:
-    """The links of a topology as a flow network in exact integers, parallel links joined.
-
-    Bandwidths are divided by their greatest common divisor, which changes no cut.
+def offers_of(topology: Topology, links: Array, offered: Array, lengths: Array | None = None) -> Offers:
+    """Return what links offer: those of one start together, exactly.
 
     Parameters
     ----------
     topology
         The machine.
-    backwards
-        Turn all links round.
+    links
+        Their numbers.
+    offered
+        By link of the machine, its start in picoseconds.
+    lengths
+        Length of each of the links (None: 1).
     """
-
-    def __init__(self, topology: Topology, *, backwards: bool = False) -> None:
-        import networkx as nx
-
-        self.nodes = topology.n_nodes
-        unit = gcd(*np.unique(topology.link_bandwidth).tolist()) or 1
-        joined: Counter[tuple[int, int]] = Counter()
-        ends = (topology.link_src.tolist(), topology.link_dst.tolist())
-        for src, dst, bandwidth in zip(*ends, topology.link_bandwidth.tolist(), strict=True):
-            joined[(dst, src) if backwards else (src, dst)] += bandwidth // unit
-        self.links = dict(joined)
-        self.graph: nx.DiGraph[int] = nx.DiGraph()
-        self.graph.add_nodes_from([_SOURCE, *range(self.nodes)])
-        self.graph.add_edges_from(self.links, capacity=0)
-
-    def capacity(self, inside: Array) -> int:
-        """Return the capacity that leaves a set, in units of the network."""
-        return sum(c for (src, dst), c in self.links.items() if inside[src] and not inside[dst])
-
-    def least_cut(self, source: int, sink: int) -> Array:
-        """Return a set with ``source`` and without ``sink`` that the least capacity leaves."""
-        return self._cut({source: 0}, 1, sink)[1]
-
-    def _cut(self, supply: dict[int, int], scale: int, sink: int) -> tuple[int, Array]:
-        """Flow from all suppliers (0: without limit) to a sink over links ``scale`` times as wide, and a least cut."""
-        import networkx as nx
-        from networkx.algorithms.flow import edmonds_karp
-
-        graph = self.graph
-        for (src, dst), capacity in self.links.items():
-            graph[src][dst]["capacity"] = capacity * scale
-        graph.remove_edges_from(list(graph.out_edges(_SOURCE)))
-        graph.add_edges_from((_SOURCE, node, {"capacity": most} if most else {}) for node, most in supply.items())
-        flow, (near, _) = nx.minimum_cut(graph, _SOURCE, sink, flow_func=edmonds_karp)
-        inside = np.zeros(self.nodes, dtype=bool)
-        inside[[node for node in near if node != _SOURCE]] = True
-        return int(flow), inside
+    rates = topology.link_bandwidth[links]
+    starts, place = np.unique(offered[links], return_inverse=True)
+    totals = [0] * len(starts)
+    if lengths is not None:
+        for i, rate, length in zip(place.reshape(-1).tolist(), rates.tolist(), lengths.tolist(), strict=True):
+            totals[i] += rate * length
+    else:  # two halves, so that no sum outgrows 64 bits
+        for shift, part in ((31, rates >> 31), (0, rates & (2**31 - 1))):
+            sums = np.zeros(len(starts), dtype=np.int64)
+            np.add.at(sums, place.reshape(-1), part)
+            totals = [total + (more << shift) for total, more in zip(totals, sums.tolist(), strict=True)]
+    return tuple(zip(starts.tolist(), totals, strict=True))
 
 
-def greatest_ratio(network: Network, weights: dict[int, int], sinks: Iterable[int], start: Sequence[Array]) -> Array:
-    """Return the set X with the greatest sum of weights over capacity that leaves it, one sink at least outside.
+def least_time(volume: int, offers: Offers) -> int:
+    """Return the least time in picoseconds, rounded down, in which links can carry a number of bytes.
 
-    Parameters
-    ----------
-    network
-        The links.
-    weights
-        Weight of nodes, at least 1; the others have none.
-    sinks
-        Nodes, one of which is outside. If the weighted nodes are all of them, this is the bound of an all_gather.
-    start
-        Sets to start from (each leaves some weighted node or sink outside).
-
-    Notes
-    -----
-    Newton's method on the ratio (Dinkelbach): with r = p/q the best so far, a set that avoids the sink and has
-    ``q w(X) > p B+(X)`` exists if and only if not all supplies ``q w`` reach the sink over links ``p B``; then the
-    minimum cut is such a set. Ratios are exact fractions, so this ends.
-    """
-    best = max(start, key=lambda inside: _ratio(network, weights, inside))
-    ratio = _ratio(network, weights, best)
-    for sink in sinks:
-        while True:
-            supply = {node: weight * ratio.denominator for node, weight in weights.items() if node != sink}
-            flow, inside = network._cut(supply, ratio.numerator, sink)
-            better = _ratio(network, weights, inside)
-            if flow == sum(supply.values()) or better <= ratio:
-                break
-            best, ratio = inside, better
-    return best
-
-
-def _ratio(network: Network, weights: dict[int, int], inside: Array) -> Fraction:
-    capacity = network.capacity(inside)
-    weight = sum(weight for node, weight in weights.items() if inside[node])
-    return Fraction(weight, capacity) if capacity else Fraction(0)
-
-
-def least_cut(network: Network, source: int, sinks: Iterable[int]) -> Array:
-    """Return the set of least capacity with the source inside and one of the sinks (at least one) outside."""
-    return min((network.least_cut(source, sink) for sink in sinks), key=network.capacity)
-
-
-def classes(topology: Topology, special: Iterable[int] = ()) -> Array:
-    """Return a colour for each node; nodes that a symmetry exchanges have the same.
-
-    Colours are refined by those of the neighbours and the bandwidths of the links to them until nothing changes. Nodes
-    of ``special`` have colours of their own, so that only symmetries count that leave them in place. Two nodes of one
-    colour need not be symmetric; searching only one of them then misses cuts but never invents any.
+    The link group with offer (c, B) carries at most ``B (T - c)`` bytes by the time T.
 
     Examples
     --------
-    >>> import collsim.topology
-    >>> classes(collsim.topology.line(5, bandwidth="1GB/s", latency="1us")).tolist()
-    [0, 1, 2, 1, 0]
+    >>> least_time(1000, ((10, 10**12),))
+    1010
+    >>> least_time(1000, ((10, 10**12), (400, 10**12)))
+    705
     """
-    colour = [0] * topology.n_nodes
-    for node in topology.rank_nodes.tolist():
-        colour[node] = 1
-    for number, node in enumerate(special):
-        colour[node] = 2 + number
-    links = list(
-        zip(topology.link_src.tolist(), topology.link_dst.tolist(), topology.link_bandwidth.tolist(), strict=True)
-    )
-    count = len(set(colour))
-    while True:
-        around: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for src, dst, bandwidth in links:
-            around[src].append((1, bandwidth, colour[dst]))
-            around[dst].append((0, bandwidth, colour[src]))
-        names: dict[tuple[Any, ...], int] = {}
-        colour = [
-            names.setdefault((colour[node], tuple(sorted(Counter(around[node]).items()))), len(names))
-            for node in range(topology.n_nodes)
-        ]
-        if len(names) == count:
-            return np.array(colour)
-        count = len(names)
+    carried = rate = 0
+    best = UNREACHED
+    for start, bandwidth in sorted(offers):
+        if start >= best:
+            break
+        rate += bandwidth
+        carried += bandwidth * start
+        best = (volume * 10**12 + carried) // rate
+    return best
+
+
+def demand(collective: Collective, inside: Array, blocks: Array, size: int) -> int:
+    """Return the bytes that must leave a set of ranks.
+
+    Parameters
+    ----------
+    collective
+        The operation.
+    inside
+        By rank, whether it is in the set.
+    blocks
+        Bytes of the block of each rank (all_to_all: for each rank), for operations that have blocks.
+    size
+        Bytes of the buffer.
+    """
+    op, ranks, root = collective.operation, collective.ranks, collective.root
+    within = int(inside.sum())
+    if not 0 < within < ranks:
+        return 0
+    if op == "all_gather":
+        return int(blocks[inside].sum())
+    if op == "reduce_scatter":
+        return int(blocks[~inside].sum())
+    if op == "all_reduce":
+        return size
+    if op == "broadcast":
+        return size if inside[root] else 0
+    if op == "reduce":
+        return 0 if inside[root] else size
+    if op == "gather":
+        return 0 if inside[root] else int(blocks[inside].sum())
+    if op == "scatter":
+        return int(blocks[~inside].sum()) if inside[root] else 0
+    if op == "all_to_all":
+        return int(blocks[0]) * within * (ranks - within)
+    if op == "send_recv":
+        return size * int((inside & ~np.roll(inside, -1)).sum())
+    return 0
+
+
+def demand_of_parts(collective: Collective, parts: int, blocks: Array, size: int) -> int:
+    """Return the bytes that must cross between parts of the ranks, if the ranks do all the work.
+
+    See `collsim.theory.partitions`. Arguments as those of `demand`.
+    """
+    if collective.operation in ("all_gather", "reduce_scatter"):
+        size = sum(blocks.tolist())
+    return CROSSINGS.get(collective.operation, 0) * (parts - 1) * size

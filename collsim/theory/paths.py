@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["UNREACHED", "least_latencies", "rows_in_budget"]
+__all__ = ["UNREACHED", "least_latencies", "least_sums", "rows_in_budget"]
 
 Array = npt.NDArray[Any]
 
@@ -61,6 +61,25 @@ def least_latencies(topology: Topology, start: Array, *, backwards: bool = False
         src, dst, cost = src[passable], dst[passable], cost[passable]
     if backwards:
         src, dst = dst, src
+    return least_sums(start, src, dst, cost)
+
+
+def least_sums(start: Array, src: Array, dst: Array, cost: Array) -> Array:
+    """Return the least sum of a start and the costs of links on the way to each node.
+
+    Parameters
+    ----------
+    start
+        Whole numbers below `UNREACHED`, which stands for none; shape (rows, nodes).
+    src, dst, cost
+        Ends and cost of each link, at least 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> least_sums(np.array([[0, UNREACHED, UNREACHED]]), np.array([0, 1]), np.array([1, 2]), np.array([3, 4])).tolist()
+    [[0, 3, 7]]
+    """
     order = np.argsort(dst, kind="stable")
     src, dst, cost = src[order], dst[order], cost[order]
     ends, first = np.unique(dst, return_index=True)

@@ -166,6 +166,18 @@ class Topology:
         name = f"{self.nodes[self.link_src[link]]}->{self.nodes[self.link_dst[link]]}"
         return f"{name}#{self.link_key[link]}" if self._parallels[link] > 1 else name
 
+    def link_index(self, name: str) -> int:
+        """Return the number of the link that `link_name` gives this name.
+
+        Raises
+        ------
+        TopologyError
+            No link has this name.
+        """
+        from collsim.topology.paths import link_index
+
+        return link_index(self, name)
+
     def link_kind(self, link: int) -> str:
         """Return the kind of a link as its maker named it (``nvlink``), or an empty text."""
         return self.link_kind_names[int(self.link_kind_codes[link])]
@@ -234,18 +246,18 @@ class Topology:
         return find_routes(self, src, dst, channel)
 
     def route_via(self, src_node: int, dst_node: int, via: Sequence[str], channel: int = 0) -> tuple[int, ...]:
-        """Return the links from one node to another past the named nodes, the shortest way between each two.
+        """Return the links from one node to another past the named nodes and over the named links.
+
+        Between each two of them it is the shortest way; see `collsim.topology.paths`.
 
         Raises
         ------
         TopologyError
-            A name that is no node, a node on the way that does not forward, or no route between two of them.
+            A name that is neither node nor link, a node on the way that does not forward, or no route between two.
         """
-        stops = [self.node_index(name) for name in via]
-        for stop in stops:
-            if not self.forwards[stop]:
-                raise TopologyError(f"route via {self.nodes[stop]!r}: the node does not forward; leave it out of 'via'")
-        _, links = self.routes_via(np.array([src_node]), np.array([dst_node]), stops, channel)
+        from collsim.topology.paths import routes_along
+
+        _, links = routes_along(self, np.array([src_node]), np.array([dst_node]), channel, np.array([0]), [via])
         return tuple(links.tolist())
 
     def routes_via(self, src: Array, dst: Array, via: Sequence[int], channel: int = 0) -> tuple[Array, Array]:

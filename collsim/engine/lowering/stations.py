@@ -17,6 +17,7 @@ from collsim.engine.program import COPY, LINK, REDUCER, SENDER
 from collsim.errors import InputError, TopologyError
 from collsim.schedule import Schedule
 from collsim.topology import Topology
+from collsim.topology.paths import routes_along
 
 __all__ = ["Stations", "bind_places", "busy_table", "places_along", "serialisation", "stations_of"]
 
@@ -126,27 +127,10 @@ def stations_of(
 def _links(
     schedule: Schedule, topology: Topology, source: Array, sink: Array, channel: Array, via: Array
 ) -> tuple[Array, Array]:
-    """Links of the routes in CSR form; those of one path are found together."""
-    paths = np.unique(via)
-    if len(paths) < 2 and (paths < 0).all():
+    """Links of the routes in CSR form."""
+    if not len(via) or (via < 0).all():
         return topology.route_nodes(source, sink, channel)
-    owners, parts = [], []
-    for path in paths.tolist():
-        chosen = np.flatnonzero((via == path) & (source != sink))
-        for lane in np.unique(channel[chosen]).tolist():
-            rows = chosen[channel[chosen] == lane]
-            if path < 0:
-                ptr, links = topology.route_nodes(source[rows], sink[rows], lane)
-            else:
-                first = rows[0]  # refuses a path that cannot be taken, with its reason
-                topology.route_via(int(source[first]), int(sink[first]), schedule.paths[path], lane)
-                stops = [topology.node_index(name) for name in schedule.paths[path]]
-                ptr, links = topology.routes_via(source[rows], sink[rows], stops, lane)
-            owners.append(np.repeat(rows, np.diff(ptr)))
-            parts.append(links)
-    owner, link = (np.concatenate([np.zeros(0, dtype=np.int64), *columns]) for columns in (owners, parts))
-    ptr = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(via))))).astype(np.int64)
-    return ptr, link[np.argsort(owner, kind="stable")]
+    return routes_along(topology, source, sink, channel, via, schedule.paths)
 
 
 def bind_places(
