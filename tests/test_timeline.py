@@ -41,7 +41,7 @@ def made_up(src: Any, start: Any, end: Any, **columns: Any) -> Any:
     src, start, end = (np.asarray(column, dtype=np.int64) for column in (src, start, end))
     names = tuple(f"gpu{i}" for i in range(int(src.max()) + 1))
     zero = np.zeros(len(src), dtype=np.int64)
-    records = {"step": zero, "chunk": zero, "channel": zero, "reduce": zero == 1, **columns}
+    records = {"step": zero, "chunk": zero, "channel": zero, "reduce": zero == 1, "dst": zero, **columns}
     records |= {"src": src, "start_ps": start, "end_ps": end}
     collective = SimpleNamespace(operation="all_gather")
     return SimpleNamespace(
@@ -366,8 +366,11 @@ def test_result_plot_is_the_timeline() -> None:
     ("kwargs", "message"),
     [
         ({"rows": "links"}, "rows: expected one of rank, link, got 'links'; did you mean 'link'?"),
-        ({"color": "chunks"}, "color: expected one of step, chunk, channel, got 'chunks'; did you mean 'chunk'?"),
-        ({"color": "zzz"}, "color: expected one of step, chunk, channel, got 'zzz'"),
+        (
+            {"color": "chunks"},
+            "color: expected one of step, chunk, channel, kind, critical, got 'chunks'; did you mean 'chunk'?",
+        ),
+        ({"color": "zzz"}, "color: expected one of step, chunk, channel, kind, critical, got 'zzz'"),
     ],
 )
 def test_unknown_words_are_refused(kwargs: dict[str, Any], message: str) -> None:

@@ -113,3 +113,24 @@ def test_a_full_disk_leaves_the_old_picture(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(InputError, match="did you mean"):
         save_timeline(run(2), path, rows="ranks")
     assert path.read_bytes() == b"old"
+
+
+def test_any_axes_can_be_saved_in_the_same_way(tmp_path: Path) -> None:
+    from collsim.plot import save_picture, topology
+
+    path = tmp_path / "machine.png"
+    save_picture(topology(collsim.topology.torus((4, 4))), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match=r"plot: .*nowhere.*: no such directory; make it first"):
+        save_picture(timeline(run(2)), tmp_path / "nowhere" / "machine.png")
+
+
+def test_colours_can_be_chosen_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from collsim.cli import main
+
+    path = tmp_path / "ring.svg"
+    command = ["run", "ring8", "all_reduce", "-b", "1M", "-e", "1M", "--plot", str(path), "--plot-colour"]
+    assert main([*command, "critical"]) == 0
+    assert "critical path" in path.read_text()
+    assert main([*command, "chunks"]) == 2
+    assert "--plot-colour: expected one of step, chunk, channel, kind, critical" in capsys.readouterr().err

@@ -10,16 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError
+from collsim.units import format_time
 
 if TYPE_CHECKING:
     from collsim.engine.result import Result
 
-__all__ = ["Bars", "collect", "corners", "join"]
+__all__ = ["KINDS", "Bars", "collect", "corners", "join", "sample", "values_of"]
 
 Array = npt.NDArray[Any]
 
 MOST_BARS = 200_000  # above this neighbours that share a sliver of the picture are joined: they could not be told apart
 REDUCE_HEIGHT, COPY_HEIGHT = 0.9, 0.5  # of a lane
+KINDS = ("reduce", "copy", "local copy")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Bars:
         return Bars(*(column[which] for column in vars(self).values()))
 
 
-def collect(result: Result, rows: str, color: str) -> tuple[Bars, list[str]]:
-    """Return the bars of a run and the names of their rows."""
+def collect(result: Result, rows: str, colour: str, window: tuple[int, int] | None = None) -> tuple[Bars, list[str]]:
+    """Return the bars of a run, those within a window of picoseconds if one is given, and the names of their rows."""
     records = result.records
     topology = result.topology
     if rows == "rank":
@@ -55,10 +57,32 @@ def collect(result: Result, rows: str, color: str) -> tuple[Bars, list[str]]:
     if not len(transfer):
         what = "records no transfers" if rows == "rank" else "uses no links"
         raise InputError(f"timeline: nothing to draw, the run {what} ({result.schedule!r})")
-    value, chunk, reduce = (records[name][transfer] for name in (color, "chunk", "reduce"))
+    value, chunk, reduce = values_of(result, colour)[transfer], records["chunk"][transfer], records["reduce"][transfer]
     row, start, end = (np.asarray(column, dtype=np.int64) for column in (row, start, end))
-    slack = int(end.max()) // 4000
-    return Bars(row, start, end, value, chunk, reduce, _lanes(row, start, end, slack)), names
+    span = int(end.max())
+    bars = Bars(row, start, end, value, chunk, reduce, np.zeros_like(row))
+    if window is not None:
+        lo, hi = window
+        bars = bars.take((start <= hi) & (end >= lo) & ((end > lo) | (start == end)) & ((start < hi) | (start == end)))
+        span = hi - lo
+        if not len(bars.row):
+            raise InputError(
+                f"timeline: nothing to draw, no transfer is under way from {format_time(lo)} to {format_time(hi)} "
+                f"(the run takes {format_time(result.time_ps)})"
+            )
+    return replace(bars, lane=_lanes(bars.row, bars.start, bars.end, span // 4000)), names
+
+
+def values_of(result: Result, colour: str) -> Array:
+    """Return by transfer the number that its colour stands for."""
+    records = result.records
+    if colour == "kind":
+        return np.where(records["src"] == records["dst"], 2, np.where(records["reduce"], 0, 1))
+    if colour == "critical":
+        on_path = np.zeros(len(records["src"]), dtype=np.int64)
+        on_path[list(result.critical_path.transfers)] = 1
+        return on_path
+    return records[colour]
 
 
 def _lanes(row: Array, start: Array, end: Array, slack: int = 0) -> Array:
@@ -86,28 +110,48 @@ def _lanes(row: Array, start: Array, end: Array, slack: int = 0) -> Array:
     return lane
 
 
-def join(bars: Bars, lanes: Array) -> Bars:
-    """Join bars of a lane that begin in the same sliver of time, if there are too many to be seen one by one."""
+def join(bars: Bars, lanes: Array, *, keep_greatest: bool = False) -> Bars:
+    """Join bars of a lane that begin in the same sliver of time, if there are too many to be seen one by one.
+
+    The value of joined bars is that of the first, or the greatest.
+    """
     if len(bars.row) <= MOST_BARS:
         return bars
     slivers = max(1, MOST_BARS // int(lanes.sum()))
-    width = max(1, -(-int(bars.end.max()) // slivers))
+    first = int(bars.start.min())
+    width = max(1, -(-(int(bars.end.max()) - first) // slivers))
     place = (np.cumsum(lanes) - lanes)[bars.row] + bars.lane
-    key = place * (slivers + 1) + bars.start // width
+    key = place * (slivers + 1) + (bars.start - first) // width
     order = np.lexsort((bars.start, key))
     heads = np.flatnonzero(np.diff(key[order], prepend=-1))
     latest = np.maximum.reduceat(bars.end[order], heads)
-    return replace(bars.take(order[heads]), end=latest)
+    found = replace(bars.take(order[heads]), end=latest)
+    return replace(found, value=np.maximum.reduceat(bars.value[order], heads)) if keep_greatest else found
 
 
-def corners(bars: Bars, lanes: Array, span: int, unit: int, point: float, *, thin: bool) -> Array:
+def sample(bars: Bars, rows: int, most: float, keep: Array | None = None) -> tuple[Bars, int]:
+    """Return the bars of every k-th row where there are more rows than can be drawn side by side, and k.
+
+    It is odd, since what ranks do often goes by powers of two. Bars to keep are there whatever their row.
+    """
+    every = max(1, -(-rows // max(1, int(most))))
+    if every == 1:
+        return bars, 1
+    every |= 1
+    chosen = bars.row % every == 0
+    return bars.take(chosen if keep is None else chosen | keep), every
+
+
+def corners(bars: Bars, lanes: Array, span: int, unit: int, point: float, *, thin: bool, every: int = 1) -> Array:
     """Return the corners of the bars, shaped (bars, 4, 2), in the unit of the axis and rows.
+
+    Where only every k-th row is drawn, each takes the room of k.
 
     Rows too thin for gaps fill up: gaps below a pixel would give stripes that are not in the data. No bar is less than
     a point tall.
     """
-    lane_height = (1.0 if thin else 0.86) / lanes[bars.row]
-    middle = bars.row + (bars.lane + 0.5 - lanes[bars.row] / 2) * lane_height
+    lane_height = (1.0 if thin else 0.86) * every / lanes[bars.row]
+    middle = bars.row + (every - 1) / 2 + (bars.lane + 0.5 - lanes[bars.row] / 2) * lane_height
     share = 1.0 if thin else np.where(bars.reduce, REDUCE_HEIGHT, COPY_HEIGHT)
     half = np.maximum(lane_height * share, point) / 2
     left = bars.start / unit

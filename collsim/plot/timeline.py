@@ -2,40 +2,47 @@
 
 from __future__ import annotations
 
-import io
 import os
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError, one_of
-from collsim.plot.bars import COPY_HEIGHT, REDUCE_HEIGHT, Bars, collect, corners, join
-from collsim.units import format_size
+from collsim.plot.bars import COPY_HEIGHT, KINDS, REDUCE_HEIGHT, Bars, collect, corners, join, sample
+from collsim.plot.common import (
+    IDLE,
+    check_picture_path,
+    colour_bar,
+    heading,
+    name_rows,
+    new_axes,
+    points_of,
+    save_picture,
+    scale_of,
+    set_title,
+    unit_of,
+    without,
+)
+from collsim.units import Quantity, format_time, parse_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
 
     from collsim.engine.result import Result
 
-__all__ = ["check_picture_path", "save_timeline", "timeline"]
+__all__ = ["COLOURS", "check_picture_path", "save_timeline", "timeline"]
 
 Array = npt.NDArray[Any]
 
 ROWS = ("rank", "link")
-COLORS = ("step", "chunk", "channel")
-FORMATS = (".pdf", ".png", ".svg")
+COLOURS = ("step", "chunk", "channel", "kind", "critical")
+WORDS = {"kind": KINDS, "critical": ("others", "critical path")}
 
 MOST_COLORS = 12  # more values than this are drawn as a continuous scale
 MOST_LABELS = 64  # more bars than this carry no numbers
-UNITS = ((10**12, "s"), (10**9, "ms"), (10**6, "us"), (10**3, "ns"), (1, "ps"))
-# Okabe and Ito's colours without black: told apart with any kind of colour vision
-DISTINCT = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+THINNEST = 0.75  # points of a row; of thinner ones some are left out
 
 
 def timeline(
@@ -43,7 +50,9 @@ def timeline(
     *,
     ax: Axes | None = None,
     rows: str = "rank",
-    color: str = "step",
+    colour: str = "step",
+    start: Quantity | None = None,
+    end: Quantity | None = None,
     legend: bool = True,
     **kwargs: Any,
 ) -> Axes:
@@ -59,8 +68,11 @@ def timeline(
     rows
         ``"rank"``: a row a rank, with what it sends from start to end (latency included). ``"link"``: a row a link
         that is used, with the time that it is held. Bars that overlap within a row are stacked in lanes.
-    color
-        ``"step"``, ``"chunk"`` (the first one of a transfer) or ``"channel"``.
+    colour
+        ``"step"``, ``"chunk"`` (the first one of a transfer), ``"channel"``, ``"kind"`` (reduce, copy, or a copy
+        within a rank) or ``"critical"`` (the transfers of the critical path stand out). ``color`` does as well.
+    start, end
+        The part of the time to look at, such as ``"10us"`` (numbers are seconds); all of it if not given.
     legend
         Whether to explain colours and heights.
     **kwargs
@@ -74,60 +86,75 @@ def timeline(
     Raises
     ------
     InputError
-        If there is nothing to draw, or ``rows`` or ``color`` is not one of the above.
+        If there is nothing to draw, ``rows`` or ``colour`` is not one of the above, or ``end`` is not after ``start``.
+    CollsimError
+        If the run kept no records.
 
     Notes
     -----
-    Above 200,000 bars, neighbours too narrow to be told apart are drawn as one, and the title says so.
+    Above 200,000 bars, neighbours too narrow to be told apart are drawn as one; of rows too thin to be told apart only
+    every second, third, ... is drawn. The title says so. Look closer by ``start`` and ``end``.
 
     Examples
     --------
     >>> import collsim
     >>> topology = collsim.topology.ring(4, bandwidth="50GB/s", latency="1us")
     >>> result = collsim.run("all_reduce", topology, size="1MiB", algorithm="ring")
-    >>> ax = timeline(result, color="chunk")
+    >>> ax = timeline(result, colour="chunk")
     >>> [label.get_text() for label in ax.get_yticklabels()] == list(topology.ranks)
     True
+    >>> print(*timeline(result, start="10us", end="20us").get_xlim())
+    10.0 20.0
     """
     from matplotlib.collections import PolyCollection
 
+    spelled = "colour"
+    if isinstance(kwargs.get("color"), str) and (kwargs["color"] in COLOURS or not _is_colour(kwargs["color"])):
+        spelled, colour = "color", kwargs.pop("color")
     one_of("timeline: rows", rows, ROWS)
-    one_of("timeline: color", color, COLORS)
-    bars, names = collect(result, rows, color)
+    one_of(f"timeline: {spelled}", colour, COLOURS)
+    window = _window(result, start, end)
+    bars, names = collect(result, rows, colour, window)
     lanes = np.ones(len(names), dtype=np.int64)
     np.maximum.at(lanes, bars.row, bars.lane + 1)
-    drawn = join(bars, lanes)
-
     if ax is None:
         ax = _new_axes(len(names), float(lanes.mean()))
-    span = max(int(bars.end.max()), result.time_ps, 1)
-    unit, unit_name = next(((ps, name) for ps, name in UNITS if span >= ps), UNITS[-1])
-    wide, high = _points(ax)
+    wide, high = points_of(ax)
+    seen, every = sample(bars, len(names), high / THINNEST, keep=bars.value > 0 if colour == "critical" else None)
+    drawn = join(seen, lanes, keep_greatest=colour == "critical")
+    if colour == "critical":
+        drawn = drawn.take(np.argsort(drawn.value, kind="stable"))  # the path on top
+
+    first, last = (0, max(int(bars.end.max()), result.time_ps, 1)) if window is None else window
+    unit, unit_name = unit_of(last - first if window is not None and first else last)
     point = len(names) / high  # height of a point in rows
     thin = point > 0.25
-    shapes: Any = corners(drawn, lanes, span, unit, point, thin=thin)
-    values = {} if {"color", "facecolor", "facecolors", "fc"} & kwargs.keys() else _scale(drawn.value, color, kwargs)
+    shapes: Any = corners(drawn, lanes, last - first, unit, point, thin=thin, every=every)
+    distinct = np.arange(2) if colour == "critical" else np.unique(drawn.value)
+    values = (
+        {} if {"color", "facecolor", "facecolors", "fc"} & kwargs.keys() else _scale(drawn, distinct, colour, kwargs)
+    )
     few = len(drawn.row) <= 1000 and not thin  # white borders part bars that touch; among many they would hide them
-    style: dict[str, Any] = {"edgecolors": "white" if few else "none", "linewidths": 0.5 if few else 0.0}
-    style = {name: value for name, value in style.items() if not _ALIASES[name] & kwargs.keys()}
+    style = without(kwargs, edgecolors="white" if few else "none", linewidths=0.5 if few else 0.0)
     collection = PolyCollection(shapes, **{**style, **kwargs, **values})
     ax.add_collection(collection, autolim=False)
-    ax.set_xlim(0, span / unit)
+    ax.set_xlim(first / unit, last / unit)
     ax.set_ylim(len(names) - 0.5, -0.5)
 
     numbered = legend and _number(ax, collection, drawn, shapes)
-    _name_rows(ax, names)
+    name_rows(ax, names, every)
     ax.set_ylabel("sending rank" if rows == "rank" else "link")
     explained = numbered and wide > 320  # else it would run into the key of the heights
     ax.set_xlabel(f"time ({unit_name})" + (", numbers are chunks" if explained else ""), loc="left")
-    lines = _title(result, unit, unit_name, joined=len(drawn.row) < len(bars.row))
-    ax.set_title("\n".join(lines if high > 130 else lines[:1]), loc="left", fontsize="medium")
+    joined = "neighbouring bars joined" if len(drawn.row) < len(seen.row) else ""
+    some = "" if every == 1 else f"every {_ordinal(every)} of {len(names):,} {rows}s"
+    set_title(ax, heading(result, some, joined))
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right"]].set_visible(False)
     if legend:
         if values:
-            _color_key(ax, collection, drawn.value, color)
-        if not thin:
+            _colour_key(ax, collection, distinct, colour)
+        if not thin and wide > 150:
             _height_key(ax, drawn.reduce)
     return ax
 
@@ -156,115 +183,77 @@ def save_timeline(result: Result, path: str | os.PathLike[str], **kwargs: Any) -
         ...
     collsim.errors.InputError: plot: timeline.gif: expected a name that ends in .pdf, .png or .svg
     """
-    target = check_picture_path(path)
-    ax = timeline(result, **kwargs)
-    picture = io.BytesIO()
-    ax.figure.figure.savefig(picture, format=target.suffix.lower()[1:], dpi=150)
-    partial_file = target.with_name(f".{os.getpid()}.part")
+    check_picture_path(path)
+    save_picture(timeline(result, **kwargs), path)
+
+
+def _window(result: Result, start: Quantity | None, end: Quantity | None) -> tuple[int, int] | None:
+    """Return the part of the time to draw, in picoseconds; None for all of it."""
+    if start is None and end is None:
+        return None
+    first = 0 if start is None else _time("start", start)
+    last = max(result.time_ps, 1) if end is None else _time("end", end)
+    if first >= last:
+        what = "the end of the run" if end is None else "end"
+        raise InputError(f"timeline: start: expected a time before {what} at {format_time(last)}, got {start!r}")
+    return first, last
+
+
+def _time(name: str, value: Quantity) -> int:
     try:
-        partial_file.write_bytes(picture.getbuffer())
-        os.replace(partial_file, target)
-    except KeyboardInterrupt:
-        partial_file.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        partial_file.unlink(missing_ok=True)
-        raise InputError(f"plot: {path}: cannot be written: {error.strerror}") from error
+        return parse_time(value)
+    except InputError as error:
+        raise InputError(f"timeline: {name}: {error}") from None
 
 
-def check_picture_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that `save_timeline` could not write, before time is spent on a run.
+def _is_colour(text: str) -> bool:
+    from matplotlib.colors import is_color_like
 
-    Parameters
-    ----------
-    path
-        The file to write.
-
-    Returns
-    -------
-    pathlib.Path
-        The file that is meant (links followed).
-
-    Raises
-    ------
-    InputError
-        If the suffix is not a known one, or there is no such directory, or the path is one.
-
-    Examples
-    --------
-    >>> check_picture_path("timeline.svg").name
-    'timeline.svg'
-    """
-    target = Path(os.path.realpath(path))
-    if Path(path).suffix.lower() not in FORMATS:
-        raise InputError(f"plot: {os.fspath(path)}: expected a name that ends in .pdf, .png or .svg")
-    if not os.path.isdir(target.parent):
-        raise InputError(f"plot: {os.fspath(path)}: no such directory; make it first")
-    if os.path.isdir(target):
-        raise InputError(f"plot: {os.fspath(path)}: expected a file, got a directory")
-    return target
+    return bool(is_color_like(text))
 
 
-_ALIASES = {
-    "edgecolors": {"edgecolors", "edgecolor", "ec", "color"},
-    "linewidths": {"linewidths", "linewidth", "lw"},
-}
+def _ordinal(number: int) -> str:
+    return {1: "", 2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def _new_axes(rows: int, lanes: float) -> Axes:
-    """Axes in a figure of their own that pyplot does not keep alive."""
-    from matplotlib.figure import Figure
-
     height = 1.4 + 0.3 * rows * min(max(1.0, 0.5 * lanes), 3.0)
-    figure = Figure(figsize=(9.0, min(max(2.6, height), 13.0)), layout="constrained")
-    ax = figure.add_subplot()
-    # notebooks look for this method; it shows the axes as pyplot would, without pyplot's list of open figures
-    ax._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
-    return ax
+    return new_axes(9.0, min(max(2.6, height), 13.0))
 
 
-def _png(figure: Figure) -> bytes:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()
-
-
-def _scale(value: Array, color: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+def _scale(bars: Bars, distinct: Array, colour: str, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the collection properties that colour each bar by its value."""
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
-    distinct = np.unique(value)
-    cmap: Colormap = colormaps.get_cmap(kwargs.get("cmap", "viridis"))
+    if colour == "critical" and "cmap" not in kwargs:
+        return {
+            "array": bars.value,
+            "cmap": ListedColormap([IDLE, "#D55E00"]),
+            "norm": BoundaryNorm([-0.5, 0.5, 1.5], 2),
+        }
     if "norm" in kwargs or len(distinct) > MOST_COLORS:
-        return {"array": value, "cmap": cmap}
-    if "cmap" not in kwargs and color != "step" and len(distinct) <= len(DISTINCT):
-        colors: Any = list(DISTINCT[: len(distinct)])  # a pair in a tuple would be read as colour and opacity
-    else:
-        colors = cmap(np.linspace(0, 1 if "cmap" in kwargs else 0.93, len(distinct)))
-    norm = BoundaryNorm(np.arange(len(distinct) + 1) - 0.5, len(distinct))
-    return {"array": np.searchsorted(distinct, value), "cmap": ListedColormap(colors), "norm": norm}
+        return {"array": bars.value, "cmap": colormaps.get_cmap(kwargs.get("cmap", "viridis"))}
+    return scale_of(bars.value, distinct, kwargs.get("cmap"), ordered=colour == "step")
 
 
-def _color_key(ax: Axes, collection: PolyCollection, value: Array, color: str) -> None:
-    """Put a bar of colours beside the axes; it takes its room from them, so is never cut off."""
+def _colour_key(ax: Axes, collection: PolyCollection, distinct: Array, colour: str) -> None:
+    """Explain the colours beside the axes."""
     from matplotlib.colors import BoundaryNorm
     from matplotlib.ticker import MaxNLocator
 
-    distinct = np.unique(value)
     if len(distinct) < 2:
         return
-    height = _points(ax)[1]
-    bar = ax.figure.colorbar(collection, ax=ax, label=color, pad=0.02, fraction=0.05, aspect=max(6.0, height / 9))
+    label = "" if colour in WORDS else colour
     if isinstance(collection.norm, BoundaryNorm) and len(distinct) <= MOST_COLORS:
-        bar.set_ticks(range(len(distinct)), labels=[str(number) for number in distinct])
-        bar.ax.tick_params(length=0)
-        bar.minorticks_off()
+        words = WORDS.get(colour)
+        names = [str(number) if words is None else words[number] for number in distinct.tolist()]
+        bar = colour_bar(ax, collection, label, names)
     else:
+        bar = colour_bar(ax, collection, label)
         bar.locator = MaxNLocator(nbins=8, integer=True)
         bar.update_ticks()
     bar.ax.invert_yaxis()  # the first step on top, as the first rank
-    bar.outline.set_visible(False)
 
 
 def _height_key(ax: Axes, reduce: Array) -> None:
@@ -285,17 +274,11 @@ def _height_key(ax: Axes, reduce: Array) -> None:
     )  # fmt: skip
 
 
-def _points(ax: Axes) -> tuple[float, float]:
-    """Rough width and height of the axes in points (a layout may still change them)."""
-    points = 72 / ax.figure.dpi
-    return ax.bbox.width * points, ax.bbox.height * points
-
-
 def _number(ax: Axes, collection: PolyCollection, bars: Bars, shapes: Array) -> bool:
     """Write the chunk into each bar if there are few and all numbers fit; return whether it was done."""
     if len(bars.row) > MOST_LABELS:
         return False
-    width, height = _points(ax)
+    width, height = points_of(ax)
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     texts = [str(chunk) for chunk in bars.chunk]
     tall = np.abs(np.ptp(shapes[:, :, 1], axis=1) / (top - bottom)) * height
@@ -309,21 +292,3 @@ def _number(ax: Axes, collection: PolyCollection, bars: Bars, shapes: Array) -> 
         ink = "white" if float(face[:3] @ (0.299, 0.587, 0.114)) < 0.55 else "black"
         ax.text(x, y, text, ha="center", va="center_baseline", fontsize=size, color=ink, clip_on=True)
     return True
-
-
-def _name_rows(ax: Axes, names: list[str]) -> None:
-    """Name the rows, leaving names out evenly where they would touch."""
-    fits = max(1.0, _points(ax)[1] / 10)
-    every = 1
-    while len(names) / every > fits:
-        every *= 2
-    size = "small" if len(names) > 12 else "medium"
-    ax.set_yticks(range(0, len(names), every), labels=names[::every], fontsize=size)
-
-
-def _title(result: Result, unit: int, unit_name: str, *, joined: bool) -> tuple[str, str]:
-    schedule = result.schedule
-    what = " ".join(filter(None, (schedule.collective.operation, schedule.algorithm)))
-    where = f"{schedule.ranks} ranks on {result.topology.name}, {result.network}"
-    took = f"{format_size(result.size)} in {result.time_ps / unit:.4g} {unit_name}"
-    return f"{what}, {took}", where + (", neighbouring bars joined" if joined else "")
