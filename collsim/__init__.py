@@ -36,7 +36,10 @@ _HOME = {
     "simulate": "collsim.engine.simulate",
     "window": "collsim.schedule.window",
 }
-_ROOMS = ("algorithms", "collective", "engine", "errors", "plot", "schedule", "testing", "theory", "topology", "units")
+_ROOMS = (
+    "algorithms", "collective", "engine", "errors", "flows", "forests", "player", "plot", "report", "schedule", "testing",
+    "theory", "topology", "traces", "units",
+)  # fmt: skip
 
 __all__ = [
     "Collective",

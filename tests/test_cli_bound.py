@@ -341,7 +341,10 @@ def test_no_simulated_time_is_below_it(capsys):
 
 
 def test_the_table_in_the_documentation_is_what_is_printed(capsys):
-    text = (Path(__file__).parent.parent / "docs" / "bounds.md").read_text(encoding="utf-8")
+    page = Path(__file__).parent.parent / "docs" / "bounds.md"
+    if not page.exists():
+        pytest.skip("the documentation is not beside the tests")
+    text = page.read_text(encoding="utf-8")
     block = re.search(r"^    \$ collsim bound (.*)\n((?:    .*\n)+)", text, re.MULTILINE)
     shown = [line.removeprefix("    ") for line in block[2].splitlines()]
     printed = out_of(capsys, *block[1].split()).splitlines()

@@ -324,3 +324,12 @@ def test_all_of_four_dgx_in_a_few_seconds():
     found = compare("all_reduce", machine, [2**k for k in range(3, 31)], dtype="float")
     assert len(found.results) >= 5
     assert all(result.efficiency <= 1 + 1e-9 for by_size in found.results.values() for result in by_size.values())
+
+
+@pytest.mark.parametrize(("able", "runs"), [("reduces", "reduce_scatter"), ("multicasts", "all_gather")])
+def test_a_switch_that_can_do_one_thing_only_is_no_reason_to_stop(able, runs):
+    topology = collsim.topology.switch(4, bandwidth="50GB/s", latency="1us", **{able: True})
+    for operation in ("all_reduce", "reduce_scatter", "all_gather"):
+        found = collsim.compare(operation, topology, "1MiB", algorithms=["ring", "nvls"])
+        assert list(found.results) == (["ring", "nvls"] if operation == runs else ["ring"])
+        assert (operation == runs) == ("nvls" not in found.unfit)

@@ -242,5 +242,15 @@ def test_there_are_as_many_spanning_trees_as_nash_williams_and_tutte_say(seed, r
 
 
 def test_rates_at_which_links_carry_one_more_unit():
-    assert candidate_rates(np.array([30, 20, 30]), Fraction(15), Fraction(7)) == [15, 10, Fraction(15, 2)]
+    assert candidate_rates(np.array([30, 20, 30]), Fraction(15), Fraction(7), 9) == [15, 10, Fraction(15, 2)]
+    assert candidate_rates(np.array([30, 20, 30]), Fraction(15), Fraction(7), 3) == [15, 10]
     assert units_at(np.array([30, 20, 7]), Fraction(15, 2)).tolist() == [4, 2, 0]
+
+
+def test_links_of_rates_far_apart_cost_no_more_than_others():
+    """A link of 10**15 bytes/s carries 10**15 units of a link of 1; nobody counts them."""
+    ends = [(0, 1), (1, 0), (1, 2), (2, 1)]
+    wires = Wires(("a", "b", "c"), range(3), [False] * 3, *zip(*ends, strict=True), [10**15, 10**15, 1, 1], "wxyz")
+    forest = pack(wires)
+    refuse_wrong(forest, wires)
+    assert per_root(forest) == optimum(wires) == Fraction(1, 2)

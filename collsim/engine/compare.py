@@ -20,7 +20,7 @@ from collsim.engine.outcome import Pulse, no_pulse
 from collsim.engine.program import NETWORKS, SENDER, Array, Program
 from collsim.engine.result import Result, frame
 from collsim.engine.simulate import DTYPES, execute, refuse_large
-from collsim.errors import AlgorithmError, InputError, ProofError, ScheduleError, one_of
+from collsim.errors import AlgorithmError, InputError, ProofError, ScheduleError, TopologyError, one_of
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
 from collsim.topology import Topology
@@ -212,7 +212,7 @@ def compare(
             refuse_large(schedule, "compiled" if compiled else "reference")
         except _Misfit as error:
             raise AlgorithmError(str(error)) from error
-        except (AlgorithmError, InputError) as error:
+        except (AlgorithmError, InputError, TopologyError) as error:
             unfit[name] = str(error)
             continue
         schedules[name] = schedule, _proven(name, schedule) if check else None
@@ -229,7 +229,7 @@ def compare(
                 lowered, engine, outcome = execute(
                     schedule, lowering.at(size), network, records=False, progress=_part(progress, done, work)
                 )
-            except (InputError, ScheduleError) as error:
+            except (InputError, ScheduleError, TopologyError) as error:
                 refused[size] = str(error)
             else:
                 outcome = replace(outcome, times=None)

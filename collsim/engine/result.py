@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collsim import algorithms
-from collsim.algorithms.pacing import queued
 from collsim.engine.critical import CriticalPath, critical_path
+from collsim.engine.expected import bound_of, theory_of
 from collsim.engine.loops import Loops
 from collsim.engine.memory import refuse_beyond_memory
 from collsim.engine.outcome import Outcome
@@ -20,7 +20,7 @@ from collsim.engine.traffic import link_users, shared_waits
 from collsim.errors import CollsimError
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof
-from collsim.theory import Bound, Prediction, lower_bound, predict, predict_in_network
+from collsim.theory import Bound, Prediction
 from collsim.topology import Topology
 from collsim.units import format_size
 
@@ -35,12 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 PICO = 1e-12
-OWN_EDGES = ("nccl_p2p", "nvls", "one_shot", "pairwise", "pairwise_xor", "sharp")
-"""Algorithms with written edges whose closed form is exact with them."""
-MOST_BUILT = 100_000
-"""Transfers of a schedule that is built once more to see whether its edges are its own."""
-QUEUES = ("cut_through", "store_and_forward")
-"""Networks in which messages queue at ports in order of arrival."""
 WRITTEN_OUT = 250
 """Bytes of a transfer that is written out, with its edges and visits."""
 
@@ -174,75 +168,12 @@ class Result:
 
         None where there is none, and for schedules that no form describes, such as those with paths of their own.
         """
-        schedule, lowered, topology = self.schedule, self.lowered, self.topology
-        if any(phase.block.via is not None for phase in schedule.phases):
-            return None
-        what = schedule.algorithm, schedule.collective, self.size, topology
-        ways = lowered.src, lowered.dst, lowered.channel
-        options: dict[str, Any] = {
-            "synchronous": self.synchronous, "network": self.network, "parameters": schedule.parameters,
-            "equal": self._cuts_equally,
-        }  # fmt: skip
-        if schedule.places:
-            nodes = np.append(topology.rank_nodes, [topology.node_index(name) for name in schedule.places])
-            prediction = predict_in_network(*what, nodes, ways, **options)
-        else:
-            prediction = predict(*what, ways, element_size=self.element_size, **options)
-        if prediction is not None and schedule.edges and not (self._waits_its_turn or self._has_its_own_edges):
-            prediction = prediction.but("written edges pace it")
-        return prediction
-
-    @property
-    def _waits_its_turn(self) -> bool:
-        """Whether the edges only keep chains and trees in the order in which their messages would queue anyway."""
-        schedule, window = self.schedule, self.schedule.parameters.get("window")
-        if schedule.algorithm not in ("ring", "tree") or not (self.synchronous or self.network in QUEUES):
-            return False
-        try:
-            return bool(schedule.edges == queued(replace(schedule, edges=()), window).edges)
-        except CollsimError:  # an algorithm of a user's own may give the name another meaning
-            return False
-
-    @property
-    def _has_its_own_edges(self) -> bool:
-        """Whether the edges are those of the algorithm itself, which its form takes into account, and no others."""
-        schedule = self.schedule
-        if schedule.algorithm not in OWN_EDGES or schedule.transfers > MOST_BUILT:
-            return False
-        try:
-            again = algorithms.build(
-                self.operation, schedule.algorithm, schedule.ranks, schedule.collective.root, **schedule.parameters
-            )
-        except CollsimError:
-            return False
-        return bool(again.edges == schedule.edges)
-
-    @property
-    def _cuts_equally(self) -> bool:
-        elements, rest = divmod(self.size, self.element_size)
-        sizes = self.schedule.elements(elements)
-        # blocks of all_to_all are all alike: what is left over does not move
-        moved = self.operation == "barrier" or int(sizes.sum()) == elements
-        return not rest and moved and int(sizes.min()) == int(sizes.max())
+        return theory_of(self)
 
     @cached_property
     def bound(self) -> Bound:
         """Least time that any algorithm could take on this topology, in seconds, with what makes it so."""
-        collective, schedule = self.schedule.collective, self.schedule
-        blocks = None
-        if collective.is_blocked and collective.operation != "all_to_all":
-            # as this schedule cuts them: with more chunks a rank, a remainder goes to other ranks
-            by_place = np.zeros(schedule.chunks, dtype=np.int64)
-            by_place[schedule.place_of(np.arange(schedule.chunks))] = schedule.elements(self.size // self.element_size)
-            blocks = (by_place.reshape(collective.ranks, -1).sum(axis=1) * self.element_size).tolist()
-        return lower_bound(
-            collective,
-            self.size,
-            self.topology,
-            network=self.network,
-            element_size=self.element_size,
-            blocks=blocks,
-        )
+        return bound_of(self)
 
     @property
     def efficiency(self) -> float:
@@ -387,37 +318,28 @@ class Result:
 
         return explain(self) if budget is None else explain(self, budget=budget)
 
+    # Pictures, pages and traces know the engine, not the other way round: their names are looked up when asked for.
+
     def plot(self, **kwargs: Any) -> Axes:
         """Draw the timeline; see `collsim.plot.timeline`."""
-        import importlib
-
-        # the plots know the engine, not the other way round: the name is looked up when a picture is asked for
-        axes: Axes = importlib.import_module("collsim.plot").timeline(self, **kwargs)
+        axes: Axes = import_module("collsim.plot").timeline(self, **kwargs)
         return axes
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for https://ui.perfetto.dev; see `collsim.traces.write_perfetto`."""
-        import importlib
-
-        importlib.import_module("collsim.traces").write_perfetto(self, path)
+        import_module("collsim.traces").write_perfetto(self, path)
 
     def to_kineto(self, folder: str | os.PathLike[str], time_scale: int = 1) -> None:
         """Write a trace a rank for Holistic Trace Analysis; see `collsim.traces.write_kineto`."""
-        import importlib
-
-        importlib.import_module("collsim.traces").write_kineto(self, folder, time_scale)
+        import_module("collsim.traces").write_kineto(self, folder, time_scale)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page that plays the run in a browser; see `collsim.player.write_player`."""
-        import importlib
-
-        importlib.import_module("collsim.player").write_player(self, path)
+        import_module("collsim.player").write_player(self, path)
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the player, or a short text if there are too many transfers."""
-        import importlib
-
-        shown: str = importlib.import_module("collsim.player").notebook_html(self)
+        shown: str = import_module("collsim.player").notebook_html(self)
         return shown
 
     def __repr__(self) -> str:

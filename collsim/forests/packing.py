@@ -207,7 +207,9 @@ def _choices(machine: Machine, weights: dict[int, int], trees: int | None) -> li
     best: list[tuple[Fraction, dict[int, int]]] = []
     for units in range(1, most + 1) if trees is None else [trees]:
         supplies = dict.fromkeys(weights, units)
-        rates = fastest(useful, optimum / units, lambda rate, s=supplies: machine.web(rate, s).suffices())  # type: ignore[misc]
+        rates = fastest(
+            useful, optimum / units, units * len(weights), lambda rate, s=supplies: machine.web(rate, s).suffices()
+        )  # type: ignore[misc]
         if not best or rates[0] * units > best[0][0] * best[0][1][next(iter(weights))]:
             best = [(rate, supplies) for rate in rates]
         if rates[0] * units >= optimum * CLOSE:

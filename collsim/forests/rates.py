@@ -54,8 +54,11 @@ class Machine:
         return network.unit / ratio
 
     def web(self, rate: Fraction, supplies: dict[int, int]) -> Web:
-        """Return the units that links carry at a rate."""
-        return Web(self.nodes, self.src, self.dst, units_at(self.bandwidth, rate), supplies, self.ranks, self.effort)
+        """Return the units that links carry at a rate, no more than there are where that is known."""
+        units = units_at(self.bandwidth, rate)
+        if supplies:
+            units = np.minimum(units, sum(supplies.values()))
+        return Web(self.nodes, self.src, self.dst, units, supplies, self.ranks, self.effort)
 
     def most_at_all(self) -> Fraction:
         """Return what all roots together can send at most, however the units are spread: what all ranks receive."""
@@ -63,21 +66,24 @@ class Machine:
         return Fraction(int(self.bandwidth[into].sum()), max(1, len(self.ranks) - 1))
 
 
-def candidate_rates(bandwidth: Array, most: Fraction, least: Fraction) -> list[Fraction]:
-    """Return the rates at which some link carries a unit more than just above, from ``most`` down to ``least``."""
+def candidate_rates(bandwidth: Array, most: Fraction, least: Fraction, units: int) -> list[Fraction]:
+    """Return the rates at which some link carries a unit more than just above, from ``most`` down to ``least``.
+
+    A link that carries all ``units`` there are is wide enough at any rate below.
+    """
     found = {most}
     for number in np.unique(bandwidth).tolist():
-        first, last = -(-number // most), number // least
+        first, last = -(-number // most), min(number // least, units)
         found.update(Fraction(number, j) for j in range(int(first), int(last) + 1) if j)
     return sorted((rate for rate in found if least <= rate <= most), reverse=True)
 
 
-def fastest(bandwidth: Array, most: Fraction, works: Callable[[Fraction], bool]) -> list[Fraction]:
-    """Return the greatest rate that works, ``most`` at the most, and slower ones."""
+def fastest(bandwidth: Array, most: Fraction, units: int, works: Callable[[Fraction], bool]) -> list[Fraction]:
+    """Return the greatest rate for some units that works, ``most`` at the most, and slower ones."""
     above = most
     for _ in range(64):
         below = above / 2
-        rates = candidate_rates(bandwidth, above, below)
+        rates = candidate_rates(bandwidth, above, below, units)
         if works(rates[-1]):
             low, high = 0, len(rates) - 1  # the first that works is among low to high
             while low < high:

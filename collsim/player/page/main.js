@@ -195,7 +195,13 @@ document.addEventListener("keydown", (event) => {
   keys[key](event);
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", layOut);
-new ResizeObserver(() => requestAnimationFrame(layOut)).observe(document.body);
+// Laying out may change the height of the page; that alone is no reason to do it again, or it would never end.
+let widthLaidOut = document.body.clientWidth;
+new ResizeObserver(() => {
+  if (document.body.clientWidth === widthLaidOut) return;
+  widthLaidOut = document.body.clientWidth;
+  requestAnimationFrame(layOut);
+}).observe(document.body);
 window.addEventListener("resize", layOut);
 
 {
