@@ -237,8 +237,8 @@ def test_the_bound_of_a_large_cluster(cluster):
     assert bound.cut == pytest.approx(into_node, rel=1e-3)
     assert bound.cut >= into_node
     assert bound.reason == (
-        "cut: into node[0]: leaf -> nic, 4 x 50GB/s for the 16,380 GPUs outside (by maximum flow, for one GPU as all are "
-        "alike)"
+        "cut: into node[0]: leaf -> nic, 4 x 50GB/s for the 16,380 GPUs outside "
+        "(by maximum flow, for one GPU as all are alike)"
     )
     assert bound.latency == pytest.approx(3e-6)
 

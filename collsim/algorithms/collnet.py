@@ -48,7 +48,9 @@ def _heads(ranks: int, grid: Array, head_trees: TreesGiven, first: int) -> tuple
     try:
         given = [head_trees] * g if isinstance(head_trees, str) else list(head_trees)
     except TypeError:
-        raise AlgorithmError(f"head_trees: expected a tree of switches for each head, got {shown(head_trees)}") from None
+        raise AlgorithmError(
+            f"head_trees: expected a tree of switches for each head, got {shown(head_trees)}"
+        ) from None
     groups = grid.T.tolist() if len(given) == g else [()] * len(given)
     found = Trees.of("head_trees", given, groups, first, ranks)
     node, place = np.empty((2, ranks), dtype=np.int64)
@@ -57,14 +59,18 @@ def _heads(ranks: int, grid: Array, head_trees: TreesGiven, first: int) -> tuple
     for number, members in enumerate(found.ranks):
         own = np.array(members)
         if sorted(node[own].tolist()) != list(range(n)):
-            raise AlgorithmError(f"head_trees: expected one rank of each of the {n} nodes in a tree, got {shown(members)}")
+            raise AlgorithmError(
+                f"head_trees: expected one rank of each of the {n} nodes in a tree, got {shown(members)}"
+            )
         heads[node[own], number] = place[own]
     if not given or any(len(set(row)) < len(given) for row in heads.tolist()):
         raise AlgorithmError("head_trees: expected a head of its own in each node for every tree, got one for several")
     return heads, found
 
 
-def _collnet(ranks: int, nodes: Nodes, head_trees: TreesGiven, slices: int, window: int | None, *, chain: bool) -> Schedule:
+def _collnet(
+    ranks: int, nodes: Nodes, head_trees: TreesGiven, slices: int, window: int | None, *, chain: bool
+) -> Schedule:
     collective, grid = Collective("all_reduce", ranks), node_grid(ranks, nodes)
     refuse_slices(ranks, slices, window)
     if ranks == 1:
@@ -95,7 +101,9 @@ def _by_hop(hop: Array, chain: bool) -> list[tuple[int, Array]]:
     return [(0, hop >= 0)] if len(hop) else []
 
 
-def _nvls(ranks: int, switches: Switches, slices: int, window: int | None, head_trees: TreesGiven | None = None) -> Schedule:
+def _nvls(
+    ranks: int, switches: Switches, slices: int, window: int | None, head_trees: TreesGiven | None = None
+) -> Schedule:
     collective = Collective("all_reduce", ranks)
     names, grid = _nodes(ranks, switches)
     refuse_slices(ranks, slices, window)
@@ -108,7 +116,9 @@ def _nvls(ranks: int, switches: Switches, slices: int, window: int | None, head_
         heads, between = _heads(ranks, grid, head_trees, ranks + n)
         both = set(names) & set(between.names)
         if both:
-            raise AlgorithmError(f"head_trees: {min(both)} is the switch of a node already; use nvls_tree or collnet_direct")
+            raise AlgorithmError(
+                f"head_trees: {min(both)} is the switch of a node already; use nvls_tree or collnet_direct"
+            )
         places = (*names, *between.names)
     h = heads.shape[1]
     node, number = (a.ravel() for a in np.indices((n, h)))

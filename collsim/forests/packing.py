@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from math import log2
 
 import numpy as np
@@ -207,14 +208,16 @@ def _choices(machine: Machine, weights: dict[int, int], trees: int | None) -> li
     best: list[tuple[Fraction, dict[int, int]]] = []
     for units in range(1, most + 1) if trees is None else [trees]:
         supplies = dict.fromkeys(weights, units)
-        rates = fastest(
-            useful, optimum / units, units * len(weights), lambda rate, s=supplies: machine.web(rate, s).suffices()
-        )  # type: ignore[misc]
+        rates = fastest(useful, optimum / units, sum(supplies.values()), partial(_suffices, machine, supplies))
         if not best or rates[0] * units > best[0][0] * best[0][1][next(iter(weights))]:
             best = [(rate, supplies) for rate in rates]
         if rates[0] * units >= optimum * CLOSE:
             break
     return best
+
+
+def _suffices(machine: Machine, supplies: dict[int, int], rate: Fraction) -> bool:
+    return machine.web(rate, supplies).suffices()
 
 
 def _best(machine: Machine, weights: dict[int, int], trees: int | None) -> tuple[Fraction, dict[int, int], Web]:

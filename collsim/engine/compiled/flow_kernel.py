@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from collsim.compiling import kernel
 from collsim.engine.compiled.flow_rates import (
     DIRTY,
     ENDS,
@@ -22,7 +23,6 @@ from collsim.engine.compiled.flow_rates import (
     sink,
     solve,
 )
-from collsim.compiling import kernel
 from collsim.engine.outcome import LARGEST_TIME
 from collsim.engine.program import Array
 

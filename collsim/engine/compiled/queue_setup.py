@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from collsim.engine.compiled.queue_kernel import NODE, rank
 from collsim.compiling import kernel
+from collsim.engine.compiled.queue_kernel import NODE, rank
 from collsim.engine.loops import Loops
 from collsim.engine.outcome import Pulse, budgets
 from collsim.engine.program import COPY, LINK, Array

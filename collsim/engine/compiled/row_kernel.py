@@ -14,8 +14,8 @@ row that must also keep a station that is no record keeps all its stations, with
 
 from __future__ import annotations
 
-from collsim.engine.compiled.sweep_kernel import FREE, LAST, ring_shift
 from collsim.compiling import kernel
+from collsim.engine.compiled.sweep_kernel import FREE, LAST, ring_shift
 from collsim.engine.outcome import LARGEST_TIME
 from collsim.engine.program import Array
 
