@@ -210,7 +210,8 @@ def test_any_other_algorithm_will_do(function: Any, operation: str, name: str) -
         except AlgorithmError:  # it does not take so many
             continue
         for root in (0, ranks - 1):
-            if other.edges and operation == "all_gather":
+            # edges name rows, and those change where chunks have to be numbered anew
+            if other.edges and operation == "all_gather" and other.order is not None:
                 with pytest.raises(AlgorithmError, match="expected chunks in the order of the first, or no written"):
                     function(ranks, root, **{operation: name})
                 continue

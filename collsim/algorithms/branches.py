@@ -1,13 +1,17 @@
 """From a forest to a schedule: the messages of one slice, repeated for all, and what each of them waits for.
 
 What is ready from the start (slices at a root, or at a leaf that sends up) would fill the queues on the way before
-anything that has to be passed on. Two kinds of edges hold it back. Both are between messages of one sender, and wait
-until one has left, so that they cost no latency of their own:
+anything that has to be passed on. Three kinds of edges hold it back. The first two are between messages of one sender,
+and wait until one has left, so that they cost no latency of their own:
 
 - A branch sends its slices one by one: the next one enters the queue of the port when the last one has left.
 - The branches of a rank keep step. Of those of a level none gets more than two slices ahead of the one that leaves by
   the busiest port, and that one not of the same of the level before. So what leaves by a port with room to spare does
   not run ahead and fill the links behind it, which others need.
+- The ranks keep step. Of what is ready from the start nothing gets more than two slices ahead of what has arrived of
+  one branch: of those that wait for no other, the one that leaves by the busiest port. Otherwise a rank with a wide
+  port, all of whose slices are ready, fills the queue of a switch that slower ones need too. It matters most on the
+  way up, where several senders meet at one receiver. Since that one branch waits for none, it costs one latency in all.
 """
 
 from __future__ import annotations
@@ -117,6 +121,7 @@ def grown(forest: Forest, paths: Paths, up: bool, borders: Array, use: Mapping[s
     for tree in forest.trees:
         for part in tree.parts():
             level, below = {tree.root: 0}, dict.fromkeys(range(forest.ranks), 0)
+            children = dict.fromkeys(range(forest.ranks), 0)
             for branch in part.branches:
                 level[branch.child] = level[branch.parent] + 1
             for branch in reversed(part.branches):
@@ -125,13 +130,16 @@ def grown(forest: Forest, paths: Paths, up: bool, borders: Array, use: Mapping[s
                 ends = (branch.child, branch.parent) if up else (branch.parent, branch.child)
                 path = branch.path[::-1] if up else branch.path
                 number, unit = paths.setdefault(path, len(paths)), int(first[tree.root]) + part.first
-                found.append((level[branch.parent], -below[branch.child], *ends, unit, part.units, number))
+                turn = children[branch.parent] if up else 0
+                children[branch.parent] += 1
+                found.append((level[branch.parent], -below[branch.child], turn, *ends, unit, part.units, number))
                 busy.append(use[path[0]])
         first[tree.root] += tree.units
-    step, way, src, dst, first_unit, width, path_of = np.array(found, dtype=np.int64).reshape(-1, 7).T
+    step, way, place, src, dst, first_unit, width, path_of = np.array(found, dtype=np.int64).reshape(-1, 8).T
     if up:
         step = int(step.max(initial=0)) - step
-    order = np.lexsort((way, step))  # what has the longest way to go is sent first
+    # what has the longest way to go is sent first; on the way up not all send to the same receiver at a time
+    order = np.lexsort((place, way, step))
     after_unit = first_unit + width
     low, high = np.searchsorted(borders, first_unit[order]), np.searchsorted(borders, after_unit[order])
     row = np.repeat(order, high - low)
@@ -174,16 +182,20 @@ def sliced(
     def column(name: str) -> Array:
         return np.asarray(np.concatenate([getattr(rows, name) for rows in phases])[order])
 
-    src, unit, width, path = (column(name) for name in ("src", "unit", "width", "path"))
+    src, dst, unit, width, path = (column(name) for name in ("src", "dst", "unit", "width", "path"))
     # units that go together lie side by side in each slice; their slices are a window, which begins at a multiple of it
     chunk, wraps = unit * slices, 0 if (unit % width).any() else width * slices
     ones = np.ones(len(step), dtype=np.int64)
     reduce = np.concatenate([np.full(len(rows.step), rows.reduce) for rows in phases])[order]
     block = Block(
-        step=step, src=src, src_buffer=ones * OUTPUT, src_chunk=chunk, dst=column("dst"), dst_buffer=ones * OUTPUT,
+        step=step, src=src, src_buffer=ones * OUTPUT, src_chunk=chunk, dst=dst, dst_buffer=ones * OUTPUT,
         dst_chunk=chunk, count=width, stride=ones, reduce=reduce, channel=0 * ones, via=path,
     )  # fmt: skip
-    edges = _paced(step, src, column("use"), int(window or 0), slices)
+    edges, use = Edges(), column("use")
+    if window and window < slices:
+        partner = _partners(step, src, use)
+        lead, tied = _followers(src, use, np.array([*map(len, paths), 0])[path], _ready(step, src, dst, unit), partner)
+        edges = _paced(partner, lead, tied, int(window))
     return Schedule(collective, units * slices, (Repeat(block, slices, width, wraps),), edges=edges, paths=tuple(paths))
 
 
@@ -194,10 +206,8 @@ def _enough(levels: int, rows: int) -> int:
     return max(1, min(slices, MOST_TRANSFERS // max(1, rows)))
 
 
-def _paced(step: Array, src: Array, use: Array, window: int, slices: int) -> Edges:
-    """Return what rows wait for, some slices back: themselves, and the row that they keep step with."""
-    if not window or window >= slices:
-        return Edges()
+def _partners(step: Array, src: Array, use: Array) -> Array:
+    """Return the row of the same sender that each row keeps step with, itself if none."""
     row = np.arange(len(step))
     order = np.lexsort((row, -use, step, src))
     same = np.zeros((2, len(step)), dtype=np.bool_)  # as the row before: sender; sender and step
@@ -205,8 +215,43 @@ def _paced(step: Array, src: Array, use: Array, window: int, slices: int) -> Edg
     same[1, 1:] = same[0, 1:] & (np.diff(step[order]) == 0)
     head = np.maximum.accumulate(np.where(same[1], 0, row))  # place of the busiest row of that sender and step
     before = head[np.maximum(row - 1, 0)]
-    partner = np.where(same[1], head, np.where(same[0], before, row))
-    tied = np.flatnonzero(partner != row)
-    waits, other = np.concatenate([row, order[tied]]), np.concatenate([row, order[partner[tied]]])
-    back = np.repeat([window, window + 1], [len(row), len(tied)])
-    return Edges.from_columns(phase=0, row=waits, pred_phase=0, pred_row=other, distance=back, issued=True)
+    partner = np.empty_like(row)
+    partner[order] = order[np.where(same[1], head, np.where(same[0], before, row))]
+    return partner
+
+
+def _ready(step: Array, src: Array, dst: Array, unit: Array) -> Array:
+    """Return which rows send what no earlier step brings: they are ready from the start, in all slices."""
+    units = int(unit.max()) + 1
+    got, sent = dst * units + unit, src * units + unit
+    order = np.lexsort((step, got))
+    first = np.minimum(np.searchsorted(got[order], sent), len(got) - 1)
+    return np.asarray((got[order][first] != sent) | (step[order][first] >= step))
+
+
+def _followers(src: Array, use: Array, links: Array, ready: Array, partner: Array) -> tuple[int, Array]:
+    """Return the row that ranks keep step with, and those that do so.
+
+    It waits for nothing but its own slices, so that nobody waits in a circle; of those as busy it is one with a short
+    way. What goes straight to its receiver meets nobody on the way. Over one switch, ports of equal use cannot outrun
+    each other; over several they can, and fill the links between them.
+    """
+    free = np.flatnonzero(ready & (partner == np.arange(len(src))))
+    if not len(free):
+        return 0, free
+    lead = int(free[np.lexsort((links[free], use[free] < use[free].max() * (1 - 1e-9)))[0]])
+    wide = (use < use[lead] * (1 - 1e-9)) | (links.max() > 2)
+    return lead, np.flatnonzero(ready & (src != src[lead]) & (links > 1) & wide)
+
+
+def _paced(partner: Array, lead: int, tied: Array, window: int) -> Edges:
+    """Return what rows wait for, some slices back: themselves, those that they keep step with, the one for all."""
+    row = np.arange(len(partner))
+    follows = np.flatnonzero(partner != row)
+    waits, other = np.concatenate([row, follows]), np.concatenate([row, partner[follows]])
+    back = np.repeat([window, window + 1], [len(row), len(follows)])
+    own = Edges.from_columns(phase=0, row=waits, pred_phase=0, pred_row=other, distance=back, issued=True)
+    if not len(tied):
+        return own
+    ranks = Edges.from_columns(phase=0, row=tied, pred_phase=0, pred_row=lead, distance=window + 1)
+    return Edges.joined([own, ranks])

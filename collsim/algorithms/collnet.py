@@ -51,6 +51,10 @@ def _heads(ranks: int, grid: Array, head_trees: TreesGiven, first: int) -> tuple
         raise AlgorithmError(
             f"head_trees: expected a tree of switches for each head, got {shown(head_trees)}"
         ) from None
+    if len(given) != g and any(isinstance(tree, str) for tree in given):
+        raise AlgorithmError(
+            f"head_trees: expected a switch for each of the {g} ranks of a node, or one for all, got {len(given)}"
+        )
     groups = grid.T.tolist() if len(given) == g else [()] * len(given)
     found = Trees.of("head_trees", given, groups, first, ranks)
     node, place = np.empty((2, ranks), dtype=np.int64)

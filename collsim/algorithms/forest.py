@@ -144,7 +144,8 @@ def forest_all_gather(
         but one), and down to 64 where that makes more than 260,000 transfers.
     window
         Slices of one branch that may wait in the queue of a rank's port (see ``docs/pacing.md``); the branches of a
-        rank get that many and one ahead of each other. None or 0 for no pacing.
+        rank, and what different ranks have ready from the start, get that many and one ahead of each other. None or 0
+        for no pacing.
     limit
         Most ranks, where wires are given: the work grows faster than with their square.
 
