@@ -439,6 +439,43 @@ def test_the_bound_is_reached():
             assert result.bound / result.time == pytest.approx(share, rel=1e-6), (algorithm, operation)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_on_few_nodes_no_cut_is_worse_than_the_one_that_is_told(exact):
+    """No name and no rate sets {a, c} and {b, d} apart; 7 bytes/s are next to nothing, and x leads nowhere."""
+    builder = machines.TopologyBuilder("odd")
+    for name in "abcd":
+        builder.add_node(name, "gpu")
+    builder.add_node("x", "switch", forwards=False)
+    for ends in ("ac", "ca", "bd", "db", "bx"):
+        builder.add_link(*ends, 9 * G, 0)
+    for ends, rate in (("ab", 7), ("cd", G), ("ba", G)):
+        builder.add_link(*ends, rate, 0)
+    topology = builder.build()
+    bound = lower_bound(Collective("all_to_all", 4), 4 * 10**6, topology, exact=exact)
+    assert bound.rate == pytest.approx(G, rel=1e-8)
+    assert bound.method == ("by a linear program" if exact else "best of 14 cuts that were tried")
+    assert "".join(np.array(topology.nodes)[bound.binding.nodes]).strip("x") in ("ac", "bd")
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_link_of_7_bytes_a_second_hides_no_cut(exact):
+    """Out of g0 and g5 there is 1 GB/s, and g0 alone has 2 GB/s: 8 blocks of a sixth of the size go there."""
+    builder = machines.TopologyBuilder("odd")
+    for name in "012345":
+        builder.add_node(name, "gpu")
+    for ends, rate in {
+        "42": 5, "20": 3, "05": 2, "53": 1, "31": 8, "14": 2, "13": 10, "15": 15, "21": 5, "32": 2, "35": 5, "40": 1,
+        "45": 2, "50": 10,
+    }.items():  # fmt: skip
+        builder.add_link(*ends, rate * G, 0)
+    builder.add_link("0", "4", 7, 0)
+    topology = builder.build()
+    bound = lower_bound(Collective("all_to_all", 6), 10**6, topology, exact=exact)
+    assert bound.rate == pytest.approx((G + 7) * 6 / 8, rel=1e-12)
+    assert bound.reason.startswith("cut: out of 0 and 5: gpu -> gpu, 1 x 1GB/s + 1 x 7B/s to the 4 GPUs outside")
+    assert bound.method == ("by a linear program" if exact else "best of 62 cuts that were tried")
+
+
 def test_bound_shows_its_value_and_reason():
     calls = []
     bound = bounds.Bound.of(1e-6, 3e-6, 2e-6, lambda: calls.append(1) or "injection: somewhere")

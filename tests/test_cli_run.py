@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import collsim
 from collsim.cli import main
 from collsim.cli.data import count_wrong
-from collsim.cli.run import sizes
+from collsim.cli.run import parameters_of, sizes
 from collsim.cli.table import Row, format_row
 
 FILES = Path(__file__).parent.parent / "topologies"
@@ -236,6 +237,19 @@ def test_parameters_reach_the_algorithm(capsys):
     sliced = results(capsys, RING, "broadcast", "-b", "1M", "-e", "1M", "-a", "tree", "-p", "k=1", "-p", "slices=4")[0]
     assert plain["transfers"] == 7 * 32
     assert sliced["transfers"] == 7 * 4
+
+
+def test_names_of_switches_with_commas_between_them(capsys):
+    arguments = ["dgx-h100-x4", "all_reduce", "-a", "collnet_direct", "-p", "slices=1", "-b", "8", "-e", "8"]
+    assert main(["run", *arguments, "-p", "head_trees=leaf[0],leaf[1]"]) == 2
+    message = "head_trees: expected a switch for each of the 8 ranks of a node, or one for all, got 2"
+    assert capsys.readouterr().err == f"collsim: error: {message}\n"
+    parameters = parse(["head_trees=a[0,1],b", "text=a,b", "order=0,1", "names=a"])
+    assert parameters == {"head_trees": ["a[0,1]", "b"], "text": "a,b", "order": [0, 1], "names": "a"}
+
+
+def parse(given):
+    return parameters_of(argparse.Namespace(parameter=given, algorithm="ring"))
 
 
 def test_synchronous_is_said(capsys):

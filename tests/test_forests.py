@@ -254,3 +254,28 @@ def test_links_of_rates_far_apart_cost_no_more_than_others():
     forest = pack(wires)
     refuse_wrong(forest, wires)
     assert per_root(forest) == optimum(wires) == Fraction(1, 2)
+
+
+def test_a_switch_at_which_trees_cannot_be_parted_is_named():
+    """More leads out of y than into it, and more into x than out of it: a minimum cut does not see who copies."""
+    names = "abcdexyz"
+    links = ["az", "za", "bx", "xb", "cx", "dy", "yd", "ex", "xe", "xy", "yx", "yz", "zy", "yc"]
+
+    def machine(*more):
+        all_links = [*links, *more]
+        ends = [[names.index(link[side]) for link in all_links] for side in (0, 1)]
+        passes = [name in "xyz" for name in names]
+        return Wires(tuple(names), range(5), passes, *ends, [100] * len(all_links), all_links)
+
+    hint = (
+        "whose links in and out differ in bandwidth; make them equal, try -p trees=1, 2 or 3, or use another algorithm"
+    )
+    with pytest.raises(AlgorithmError, match=f"forest: found no way to part the trees at 'y', {hint}"):
+        pack(machine())
+    with pytest.raises(AlgorithmError, match=f"forest: found no way to part the trees at 'x', {hint}"):
+        pack(turned(machine()))
+    # and that helps
+    refuse_wrong(pack(machine(), trees=3), machine())
+    even = machine("xc", "cy")
+    refuse_wrong(pack(even), even)
+    refuse_wrong(pack(turned(even)), turned(even))

@@ -259,6 +259,83 @@ def test_bandwidths_without_a_common_measure():
     assert bound(builder.build()) == Fraction(3 * G, rates[2])
 
 
+def of_rates(ranks, rates):
+    """A machine of the links of each pair of names and GB/s, 7e-9 for 7 bytes/s."""
+    builder = machines.TopologyBuilder("odd")
+    for name in dict.fromkeys(end for ends in rates for end in ends.split()):
+        builder.add_node(name, "gpu" if name in ranks else "switch")
+    for ends, rate in rates.items():
+        builder.add_link(*ends.split(), round(rate * G), 0)
+    return builder.build(ranks=ranks)
+
+
+SLOW = 7e-9
+NAMES = [f"g{i}" for i in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("topology", "seconds"),
+    [
+        # all that goes to c has one link
+        (of_rates(["a", "b", "c"], {"a b": 10, "b a": 10, "b c": 1, "c b": 1, "c a": SLOW}), 2.0),
+        # HiGHS took the share of the slow link for nothing, and said that there was no greatest bound; flows say 9
+        (
+            of_rates(
+                NAMES,
+                {
+                    "g0 g5": 2, "g5 g3": 8, "g3 g4": 4, "g4 s0": 2, "s0 g2": 1, "g2 g1": 1, "g1 g0": 3, "g0 s0": 3,
+                    "s0 g0": 3, "g4 g3": 1, "g4 g5": 2, "g5 g4": 2, "g5 g0": SLOW, "g3 g5": 5, "g5 s0": 3, "s0 g5": 3,
+                    "s0 g4": 1,
+                },
+            ),
+            9.0,
+        ),
+        # the slow links are what counts: between {a, b} and {c, d}, 4 pairs on 7 bytes/s each way
+        (
+            of_rates(
+                ["a", "b", "c", "d"],
+                {"a b": 900, "b a": 900, "c d": 900, "d c": 900, "a c": SLOW, "d b": SLOW, "c b": 1e-9},
+            ),
+            4 / SLOW,
+        ),
+        # and so they are where nothing is as fast as 1e-9 of the fastest
+        (of_rates(["a", "b", "c"], {"a b": 9e8, "b a": 9e8, "b c": 1e-9, "c b": 1e-9, "a c": 1e-9}), 2e9),
+    ],
+)  # fmt: skip
+def test_links_that_are_much_slower_than_others(topology, seconds):
+    assert float(bound(topology)) == pytest.approx(seconds, rel=2e-8)
+    assert bound(topology) >= worst_cut(topology) * (1 - Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_cut_is_greater_whatever_the_rates(seed):
+    """Rates from 1 to 10**16 bytes/s."""
+    random = np.random.default_rng(seed)
+    count = int(random.integers(3, 7))
+    names = [f"g{i}" for i in range(count)]
+    ways = {f"{a} {b}" for a, b in zip(names, [*names[1:], names[0]], strict=True)}
+    ways |= {f"{a} {b}" for a, b in permutations(names, 2) if random.random() < 0.4}
+    topology = of_rates(names, {way: max(1e-9, 10.0 ** random.uniform(-9, 7)) for way in sorted(ways)})
+    assert bound(topology) >= worst_cut(topology) * (1 - Fraction(1, 10**6))
+
+
+def test_a_program_that_one_method_does_not_solve_is_solved_by_the_other(monkeypatch):
+    import scipy.optimize
+
+    asked = []
+
+    def stubborn(*args, method, **options):
+        asked.append(method)
+        answer = linprog(*args, method=method, **options)
+        if method == "highs-ipm":
+            answer.status = 4
+        return answer
+
+    monkeypatch.setattr(scipy.optimize, "linprog", stubborn)
+    assert bound(machines.ring(4, **RATE)) == 6
+    assert set(asked) == {"highs-ipm", "highs-ds"}
+
+
 def test_the_same_twice():
     topology = random_machine(12, 3, 7)
     assert ask(topology)[0].tolist() == ask(topology)[0].tolist()

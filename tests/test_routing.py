@@ -250,6 +250,18 @@ def test_given_routes_come_first_on_every_channel():
             builder.build(routes=routes)
 
 
+def test_given_routes_stay_off_nodes_that_do_not_forward():
+    """Data on its way through such a node would not wait for its overhead, and would be faster than the bound."""
+    builder = TopologyBuilder("ring")
+    for name in "abc":
+        builder.add_node(name, forwards=False, send_overhead=10**7)
+    for one, other in ("ab", "bc", "ca"):
+        builder.add_link(one, other, 10**9, 10**6)
+    assert builder.build(routes={("a", "b"): ["a->b"]}).given_routes == {(0, 1): (0,)}
+    with pytest.raises(TopologyError, match="route from 'a' to 'c': 'b' does not forward; take links past it"):
+        builder.build(routes={("a", "c"): ["a->b", "b->c"]})
+
+
 def test_routes_by_way_of_named_nodes():
     topology = dgx1()
     via = topology.route_via(3, 4, ("gpu7",))

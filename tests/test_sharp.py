@@ -222,6 +222,16 @@ def test_a_given_tree_wins_and_must_be_able():
 
 
 @pytest.mark.parametrize(
+    ("name", "parameter"),
+    [("nvls_tree", "switches"), ("nvls_collnet", "switches"), ("sharp", "tree"), ("nvls", "switch")],
+)
+def test_one_switch_for_all_that_some_ranks_do_not_reach_is_refused_by_the_parameter(name, parameter):
+    message = rf"^{parameter}: expected .*, got 'node\[0\].nvswitch', which is out of reach of 'node\[1\].gpu\[0\]'$"
+    with pytest.raises(AlgorithmError, match=message):
+        collsim.run("all_reduce", load_topology("dgx-h100-x4"), 4096, name, **{parameter: "node[0].nvswitch"})
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"tree": 3}, r"tree: expected switches with their children such as .*, got 3"),
@@ -245,6 +255,10 @@ def test_trees_that_are_none(options, message):
         ({"head_trees": [[["a", [0, 1]]]]}, "head_trees: expected one rank of each of the 2 nodes in a tree"),
         ({"head_trees": [[["a", [0, 2]]], [["a", [0, 2]]]]}, "head_trees: expected a head of its own in each node"),
         ({"head_trees": []}, "head_trees: expected a head of its own"),
+        (
+            {"head_trees": ["a", "a", "a"]},
+            "head_trees: expected a switch for each of the 2 ranks of a node, or one for",
+        ),
         ({"head_trees": 7}, "head_trees: expected a tree of switches for each head, got 7"),
     ],
 )

@@ -160,6 +160,10 @@ def root_of(text: str, ranks: int) -> int:
     return root
 
 
+LISTS_OF_NAMES = ("head_trees",)
+"""Parameters that may be names with commas between them; elsewhere nobody knows what a comma means."""
+
+
 def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or not value:
@@ -167,7 +171,11 @@ def _parameter(text: str) -> tuple[str, Any]:
     try:
         return name, json.loads(f"[{value}]" if "," in value and not value.startswith("[") else value)
     except (ValueError, RecursionError):
-        return name, value
+        pass
+    names = re.split(r",(?![^\[]*\])", value)  # commas in brackets belong to a name
+    if name in LISTS_OF_NAMES and len(names) > 1 and all(names) and not value.startswith("["):
+        return name, names
+    return name, value
 
 
 def parameters_of(arguments: argparse.Namespace) -> dict[str, Any]:

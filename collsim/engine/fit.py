@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from collsim import algorithms
 from collsim.errors import AlgorithmError, InputError
 from collsim.forests import Wires
@@ -61,7 +63,8 @@ def fitted(function: Callable[..., Schedule], topology: Topology, parameters: di
     Raises
     ------
     AlgorithmError
-        If the machine does not have what the function takes and has no default for.
+        If the machine does not have what the function takes and has no default for, or one switch that is given for all
+        ranks is out of reach of some.
 
     Examples
     --------
@@ -75,6 +78,8 @@ def fitted(function: Callable[..., Schedule], topology: Topology, parameters: di
     """
     found = dict(parameters)
     for name, parameter in inspect.signature(function).parameters.items():
+        if name in ONE_FOR_ALL and isinstance(found.get(name), str):
+            _refuse_out_of_reach(topology, name, found[name])
         if name not in FITTED or found.get(name) is not None:
             continue
         read, what, remedy = FITTED[name]
@@ -88,6 +93,23 @@ def fitted(function: Callable[..., Schedule], topology: Topology, parameters: di
         elif parameter.default is parameter.empty and name != "order":
             raise AlgorithmError(f"topology {topology.name!r} has no {what}; give -p {remedy(topology.n_ranks)}")
     return found
+
+
+def _refuse_out_of_reach(topology: Topology, name: str, switch: str) -> None:
+    """Refuse a switch that stands for all ranks, but that not all of them reach."""
+    if switch not in topology.nodes:
+        return  # said when the schedule is put on the machine, with what was meant
+    reaches = np.arange(topology.n_nodes) == topology.node_index(switch)
+    before = 0
+    while before != (before := int(reaches.sum())):
+        passed = reaches & (topology.forwards | (np.arange(topology.n_nodes) == topology.node_index(switch)))
+        reaches[topology.link_src[passed[topology.link_dst]]] = True
+    apart = topology.rank_nodes[~reaches[topology.rank_nodes]]
+    if len(apart):
+        raise AlgorithmError(
+            f"{name}: expected {ONE_FOR_ALL[name]}, got {switch!r}, which is out of reach of "
+            f"{topology.nodes[apart[0]]!r}"
+        )
 
 
 def _as_given(dims: tuple[int, ...] | None) -> list[Any]:
@@ -156,6 +178,16 @@ FITTED: dict[str, tuple[Callable[[Topology], Any], str, Callable[[int], str]]] =
     "head_trees": (reducing.rail_trees, "head_trees", lambda ranks: "head_trees=..."),
 }
 """By parameter: how it is read from a topology, what is missing if it is not there, and what may be given instead."""
+
+_TREE = "such as [[leaf0, [0, 1]], [leaf1, [2, 3]], [spine, [leaf0, leaf1]]]"
+ONE_FOR_ALL = {
+    "switch": "a switch that joins all ranks",
+    "switches": "the switch of each node and the ranks it joins, such as [[sw0, [0, 1]], [sw1, [2, 3]]], or one switch "
+    "that joins all ranks",
+    "tree": f"a tree of switches {_TREE}, or one switch that joins all ranks",
+    "head_trees": f"a tree of switches for each head, {_TREE}, or one switch that joins all ranks",
+}
+"""What is expected of a parameter that may be the name of one switch, for all ranks."""
 
 REFUSALS: dict[str, Callable[[Topology], str]] = {
     "switch": reducing.why_not_joined,

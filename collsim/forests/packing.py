@@ -19,7 +19,7 @@ from collsim.forests.growing import grow
 from collsim.forests.model import Branch, Forest, Tree, Wires, turned
 from collsim.forests.rates import Machine, fastest
 from collsim.forests.spanning import centre, spanning_trees
-from collsim.forests.splitting import prune, split_off
+from collsim.forests.splitting import Unparted, prune, split_off
 from collsim.forests.web import Pair, Web, useful_bandwidth
 
 __all__ = ["pack", "pack_both"]
@@ -49,7 +49,7 @@ def pack(wires: Wires, *, root: int | None = None, trees: int | None = None) -> 
     Raises
     ------
     AlgorithmError
-        If some rank cannot be reached, or the units cannot be parted.
+        If some rank cannot be reached, or no way is found to part the units at a switch.
 
     Examples
     --------
@@ -66,14 +66,14 @@ def pack(wires: Wires, *, root: int | None = None, trees: int | None = None) -> 
     if len(machine.ranks) == 1:
         return Forest(1, (Tree(0, 1, ()),), Fraction(1))
     weights = {node: 1 for rank, node in enumerate(machine.ranks) if root in (None, rank)}
-    rate, supplies, web = _best(machine, weights, trees)
+    rate, supplies, web = _best(wires, machine, weights, trees)
     forest = _forest(wires, machine, rate, supplies, web)
     units = forest.units
     # one unit that a rank can send once makes a chain; of two, a rank can send the one twice and the other never
     most, deep = min(MOST_UNITS, SHALLOW // len(machine.ranks)), log2(len(machine.ranks)) + 1
     while root is not None and trees is None and units * 2 <= most and forest.depth > deep:
         units *= 2
-        rate, supplies, web = _best(machine, weights, units)
+        rate, supplies, web = _best(wires, machine, weights, units)
         shallower = _forest(wires, machine, rate, supplies, web)
         if shallower.depth < forest.depth and rate * units >= forest.rate * forest.units:
             forest = shallower
@@ -105,7 +105,7 @@ def pack_both(wires: Wires, *, trees: int | None = None) -> tuple[Forest, Forest
     n = len(machine.ranks)
     if n == 1:
         return pack(back), pack(wires)
-    rate, supplies, web = _best(machine, dict.fromkeys(machine.ranks, 1), trees)
+    rate, supplies, web = _best(wires, machine, dict.fromkeys(machine.ranks, 1), trees)
     split = web.saved()
     down = _forest(wires, machine, rate, supplies, web)
     up = _mirrored(wires, down) or pack(back, trees=down.units // n)
@@ -220,17 +220,25 @@ def _suffices(machine: Machine, supplies: dict[int, int], rate: Fraction) -> boo
     return machine.web(rate, supplies).suffices()
 
 
-def _best(machine: Machine, weights: dict[int, int], trees: int | None) -> tuple[Fraction, dict[int, int], Web]:
+def _best(
+    wires: Wires, machine: Machine, weights: dict[int, int], trees: int | None
+) -> tuple[Fraction, dict[int, int], Web]:
     """Return the best rate and units at each root whose switches can be taken out, and the graph without them."""
     for rate, supplies in _choices(machine, weights, trees):
         web = machine.web(rate, supplies)
         try:
             _without_switches(machine, web)
-        except AlgorithmError as error:
-            failure = error
+        except Unparted as error:
+            node = error.node
         else:
             return rate, supplies, web
-    raise failure
+    one, other = (int(machine.bandwidth[ends == node].sum()) for ends in (machine.src, machine.dst))
+    # the machine may be turned round, so it is not said which of the two is more
+    why = "; " if one == other else ", whose links in and out differ in bandwidth; make them equal, "
+    raise AlgorithmError(
+        f"forest: found no way to part the trees at {wires.nodes[node]!r}{why}try -p trees=1, 2 or 3, or use another "
+        "algorithm"
+    )
 
 
 def _without_switches(machine: Machine, web: Web) -> None:

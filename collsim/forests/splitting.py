@@ -15,13 +15,21 @@ from itertools import product
 from collsim.errors import AlgorithmError
 from collsim.forests.web import Web
 
-__all__ = ["prune", "split_off"]
+__all__ = ["Unparted", "prune", "split_off"]
 
 Pair = tuple[int, int]
 
 FAR = 1 << 30
 ROUNDS = 30
 """Rounds of proportional fitting, after which shares are even enough."""
+
+
+class Unparted(AlgorithmError):
+    """Units could not be parted among the ways of a switch, ``node``."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"forest: units of this size cannot be parted at node {node}")
+        self.node = node
 
 
 def prune(web: Web, switches: list[int]) -> list[int]:
@@ -65,7 +73,7 @@ def split_off(web: Web, node: int, turn: int) -> None:
 
     Raises
     ------
-    AlgorithmError
+    Unparted
         If units of this size cannot be parted among the ways.
     """
     ins, outs = web.at(node)
@@ -92,7 +100,7 @@ def split_off(web: Web, node: int, turn: int) -> None:
     _one_by_one(web, node, [pair for far in sorted(groups, reverse=True) for pair in groups[far]], {})
     _drop(web, node)
     if not web.suffices():
-        raise AlgorithmError("forest: units of this size cannot be parted at a switch")
+        raise Unparted(node)
 
 
 def _drop(web: Web, node: int) -> None:

@@ -21,7 +21,7 @@ from collsim.topology.search import adjacency, distinct, spread
 if TYPE_CHECKING:
     from collsim.topology import Topology
 
-__all__ = ["Sets", "candidate_sets", "capacities", "islands"]
+__all__ = ["Sets", "candidate_sets", "capacities", "every_set", "islands"]
 
 Array = npt.NDArray[Any]
 
@@ -30,6 +30,9 @@ MEMBERS = 2**22
 
 PAIRED = 32
 """Modules up to which the unions of any two are sets too."""
+
+FEW = 12
+"""Nodes up to which every set of them is tried."""
 
 LOOKS = 2**22
 """Links that are looked at at a time."""
@@ -106,6 +109,27 @@ def _candidates(topology: Topology) -> Sets:
     sums = np.zeros(len(found), dtype=np.uint64)
     np.add.at(sums, found.owners(), names[found.members])
     return found.some(np.sort(np.unique(sums, return_index=True)[1]))
+
+
+def every_set(topology: Topology, links: Array) -> tuple[Sets, Array]:
+    """Return every set of the nodes of some links, and the bytes a second that leave each; none if they are many.
+
+    Examples
+    --------
+    >>> import collsim.topology
+    >>> sets, rates = every_set(collsim.topology.ring(3, bandwidth="1GB/s", latency="1us"), np.arange(3))
+    >>> [sets.inside(i).nonzero()[0].tolist() for i in range(len(sets))], rates.tolist()
+    ([[0], [1], [0, 1], [2], [0, 2], [1, 2]], [1000000000, 1000000000, 1000000000, 1000000000, 1000000000, 1000000000])
+    """
+    nodes, place = np.unique(np.stack([topology.link_src[links], topology.link_dst[links]]), return_inverse=True)
+    if not 0 < len(nodes) <= FEW:
+        return Sets(topology.n_nodes, np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int64)), np.zeros(0, np.int64)
+    inside = (np.arange(1, 2 ** len(nodes) - 1)[:, None] >> np.arange(len(nodes)) & 1).astype(bool)
+    joined = np.zeros((len(nodes), len(nodes)), dtype=np.int64)
+    np.add.at(joined, tuple(place.reshape(2, -1)), topology.link_bandwidth[links])
+    ptr = np.concatenate(([0], np.cumsum(inside.sum(axis=1))))
+    rates = ((inside @ joined) * ~inside).sum(axis=1)
+    return Sets(topology.n_nodes, ptr, nodes[np.nonzero(inside)[1]]), rates
 
 
 def capacities(topology: Topology, sets: Sets) -> tuple[Array, Array]:

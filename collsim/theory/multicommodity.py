@@ -45,8 +45,17 @@ SECONDS = 60.0
 LOSS = 1e-6
 """What rounding the lengths to whole numbers may cost, as a part of the bound."""
 
+SLOWEST = 1e-8
+"""What a link counts at least in a program, as a part of the rate at which links must be to join all terminals."""
+
+SMALLEST = 1e-7
+"""Least number in a program; HiGHS takes those up to 1e-9 for 0."""
+
 FAR = 2**61
 """Farther than any node."""
+
+SOLVED, OUT_OF_TIME = 0, 1
+"""What SciPy answers."""
 
 DENOMINATORS = 840
 """Up to here lengths are tried as exact fractions of the least one."""
@@ -71,8 +80,9 @@ def worst_lengths(
     lengths, method
         A whole number >= 0 for each link, and in words how they were found. One byte for each ordered pair takes at
         least the sum of their distances over the sum of length times bandwidth, in seconds; that is within 1e-6 of the
-        greatest such bound. None if there are fewer than 2 or more than 64 terminals, the program is too large to be
-        solved in about a minute, some terminal cannot reach another, or SciPy is missing.
+        greatest such bound, or near it where links are much too slow to be of use. None if there are fewer than 2 or
+        more than 64 terminals, the program is too large to be solved in about a minute, some terminal cannot reach
+        another, or SciPy is missing.
 
     Examples
     --------
@@ -173,6 +183,26 @@ class _Graph:
                 return found
             found = nearer
 
+    def levels(self) -> tuple[npt.NDArray[np.float64], int]:
+        """Return capacities as programs take them, none far off, and their unit: the rate that joins all terminals.
+
+        Of the links faster than some rate T, all slower ones being left out, not every terminal reaches all others: so
+        m links of T at most are all that n - 1 pairs have, and no link is asked for more than n (n - 1) times as much
+        as a pair gets. The length of a link that has twice that or more is 0. Links of less than 1e-8 T count as that:
+        they carry next to nothing.
+        """
+        rates = np.array(self.capacity, dtype=object)
+        steps = sorted(set(self.capacity))
+        low, high = 0, len(steps) - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            fast = np.asarray(rates >= steps[middle], dtype=bool)
+            ways = ((self.src[fast], self.dst[fast]), (self.dst[fast], self.src[fast]))
+            joined = all(_reached(self.nodes, *way, 0)[: self.terminals].all() for way in ways)
+            low, high = (middle, high) if joined else (low, middle - 1)
+        found = np.array([rate / steps[low] for rate in self.capacity])
+        return np.clip(found, SLOWEST, 2.0 * len(rates) * self.terminals), steps[low]
+
     def bound(self, lengths: IntArray) -> Fraction:
         """Return the bound that lengths of edges prove, in seconds for a byte a pair, exactly."""
         total = sum(self.distances(lengths)[:, : self.terminals].ravel().tolist())
@@ -191,12 +221,13 @@ def _reached(nodes: int, src: IntArray, dst: IntArray, start: int) -> npt.NDArra
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """The least program: maximise what all distances sum up to, with lengths that offer 1 in all.
+    """The least program: maximise what all distances sum up to, with lengths of a mean of 1.
 
     The variables are distances d(s, v), of s a terminal, and lengths; the rows d(s, v) <= d(s, u) + length(u, v). Where
     colour refinement of rows and variables cannot tell two variables apart, some best solution has them equal: so there
     is a variable and a row a class. Distances come first; ``farther``, ``nearer`` (-1: s itself) and ``link`` are the
-    variables of the rows, ``short`` says whether u is nearer to s than v in hops.
+    variables of the rows, ``short`` says whether u is nearer to s than v in hops. What links offer is in proportion to
+    ``offered``, ``whole`` in all, which stands for ``total`` bytes a second; those that are ``wide`` have length 0.
     """
 
     variables: int
@@ -208,10 +239,13 @@ class _Program:
     short: npt.NDArray[np.bool_]
     gain: npt.NDArray[np.float64]
     offered: npt.NDArray[np.float64]
+    whole: float
+    total: float
+    wide: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, graph: _Graph) -> _Program:
-        """Return the program of a graph, in which the mean capacity and the mean demand are small numbers."""
+        """Return the program of a graph, in which no number is too small or too large for HiGHS."""
         far, edge, row = _colours(graph)
         sources, edges = np.arange(graph.terminals), len(graph.src)
         far[sources, sources] = -1
@@ -222,18 +256,21 @@ class _Program:
         tail, head = graph.src[link], graph.dst[link]
         hops = graph.distances(np.ones(edges, dtype=np.int64))
         variables = distances + int(edge.max()) + 1
-        total = sum(graph.capacity)
         offered, gain = np.zeros(variables), np.zeros(variables)
-        np.add.at(offered, distances + edge, np.array([rate / total for rate in graph.capacity]))
+        levels, unit = graph.levels()
+        np.add.at(offered, distances + edge, levels)
+        total = float(offered.sum())
+        whole = max(1.0, SMALLEST * total / float(offered[distances:].min()))
         wanted = far[:, : graph.terminals]
         np.add.at(gain, wanted[wanted >= 0], 1.0 / graph.terminals**2)
         return cls(
             variables, distances, edge, far[source, head], far[source, tail], distances + edge[link],
-            hops[source, tail] < hops[source, head], gain, offered,
+            hops[source, tail] < hops[source, head], gain, offered * (whole / total), whole,
+            total * unit, levels >= 2 * edges * graph.terminals,
         )  # fmt: skip
 
     def solve(self, rows: IntArray) -> Any:
-        """Return what SciPy says of the program with some of the rows."""
+        """Return what SciPy says of the program with some of the rows, by interior points or else by the simplex."""
         from scipy.optimize import linprog
         from scipy.sparse import coo_array
 
@@ -243,10 +280,14 @@ class _Program:
         variables = [self.farther[rows], self.link[rows], self.nearer[rows][beyond]]
         places = (np.concatenate([number, number, number[beyond]]), np.concatenate(variables))
         matrix = coo_array((np.concatenate(signs), places), shape=(len(rows), self.variables)).tocsr()
-        return linprog(
-            -self.gain, A_ub=matrix, b_ub=np.zeros(len(rows)), A_eq=self.offered[None, :], b_eq=[1.0],
-            method="highs-ipm", options={"time_limit": SECONDS},
-        )  # fmt: skip
+        for method in ("highs-ipm", "highs-ds"):
+            answer = linprog(
+                -self.gain, A_ub=matrix, b_ub=np.zeros(len(rows)), A_eq=self.offered[None, :], b_eq=[self.whole],
+                method=method, options={"time_limit": SECONDS},
+            )  # fmt: skip
+            if answer.status in (SOLVED, OUT_OF_TIME):
+                break
+        return answer
 
     def broken(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         """Return which rows some values of the variables break."""
@@ -266,14 +307,15 @@ def _solve(graph: _Graph) -> tuple[npt.NDArray[np.float64], float] | None:
         if chosen.sum() > MOST_ROWS:
             return None
         answer = program.solve(np.flatnonzero(chosen))
-        if answer.status != 0:
+        if answer.status != SOLVED:
             return None
         broken = program.broken(answer.x) & ~chosen
         if not broken.any():
             break
         chosen = chosen | (broken if turn < ROUNDS - 1 else True)
     lengths = np.maximum(answer.x[program.distances :][program.edge], 0.0)
-    return lengths, -float(answer.fun) * graph.terminals**2 / sum(graph.capacity)
+    lengths[program.wide] = 0.0
+    return lengths, -float(answer.fun) * graph.terminals**2 / program.total
 
 
 def _colours(graph: _Graph) -> tuple[IntArray, IntArray, IntArray]:

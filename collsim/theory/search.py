@@ -9,6 +9,8 @@ With w(X) the ranks in a set of nodes X and B+(X) the capacity of the links that
   all: such a set holds a given rank or not, so the cuts from and to one rank are enough.
 - **gather** is limited by w(X) / B+(X) of the X without the root, scatter by the same on the reversed links.
 
+For an **all_to_all** and a **send_recv** there is no such method; on machines of few nodes all sets are tried.
+
 A greatest ratio is found by Newton's method for one sink at a time (`collsim.flows.greatest_ratio`). If the worst set
 leaves out a rank, then its image under a symmetry leaves out the image of that rank: one sink of each class that
 symmetries make is enough. Colour refinement gives classes that are too coarse if anything; so small machines, where
@@ -24,8 +26,9 @@ import numpy.typing as npt
 
 from collsim.collective import Collective
 from collsim.flows import Network, classes, greatest_ratio, least_cut
-from collsim.theory.candidates import Sets, candidate_sets, capacities
-from collsim.theory.cuts import demand, leaving
+from collsim.theory.candidates import Sets, candidate_sets, capacities, every_set
+from collsim.theory.cuts import demand
+from collsim.theory.lengths import distance_of, likely_lengths
 
 if TYPE_CHECKING:
     from collsim.topology import Topology
@@ -34,6 +37,8 @@ __all__ = ["worst_sets"]
 
 Array = npt.NDArray[Any]
 
+NEAR = 1e-9
+"""What counts as equal, as a part; floats are compared."""
 KEPT = 16
 """Worst sets that are kept."""
 ALL = 2**18
@@ -70,11 +75,37 @@ def _search(collective: Collective, topology: Topology, ranks: Array, links: Arr
     if collective.operation == "all_to_all":  # a good one, though not the best
         gathered, _ = worst_sets(Collective("all_gather", collective.ranks), topology, ranks, links)
         found = gathered[:1]
-    elif collective.operation != "send_recv":
-        start = _worst(collective, topology, ranks, [], sets, worths)[:1]
+    if collective.operation in ("all_to_all", "send_recv"):
+        best, tried = _of_all(collective, topology, ranks, links, float(worths.max(initial=0.0)))
+        found = found + best
+        if tried:
+            method = f"best of {tried:,} cuts that were tried"
+    else:
+        start = _worst(collective, topology, ranks, links, [], sets, worths)[:1]
         found, method = _by_flow(collective, topology, ranks, links, start)
     method = method or f"best of {2 * len(sets) + len(found):,} cuts that were tried"
-    return _worst(collective, topology, ranks, found, sets, worths), method
+    return _worst(collective, topology, ranks, links, found, sets, worths), method
+
+
+def _of_all(
+    collective: Collective, topology: Topology, ranks: Array, links: Array, least: float
+) -> tuple[list[Array], int]:
+    """Return the worst of all sets, and how many they are, if nodes are few.
+
+    Only if it is worse than ``least``, and proves more than likely lengths of links do: those are tried in any case.
+    """
+    sets, rate = every_set(topology, links)
+    if not len(sets):
+        return [], 0
+    for lengths in likely_lengths(topology, ranks, links):
+        offered = sum((lengths.astype(object) * topology.link_bandwidth[links]).tolist())
+        distance = distance_of(topology, ranks, links, lengths, collective)
+        each = collective.ranks if collective.operation == "all_to_all" else collective.ranks**2
+        least = max(least, distance * each / offered * (1 + NEAR))
+    volume = demands(collective, topology, ranks, sets, outside=False)
+    worth = np.divide(volume, rate, out=np.zeros(len(rate)), where=rate > 0)
+    worst = int(worth.argmax())
+    return [sets.inside(worst)] if worth[worst] > least else [], len(sets)
 
 
 def _alone(topology: Topology, ranks: Array, links: Array, root: int) -> Sets:
@@ -97,14 +128,21 @@ def _worths(collective: Collective, topology: Topology, ranks: Array, sets: Sets
 
 
 def _worst(
-    collective: Collective, topology: Topology, ranks: Array, found: list[Array], sets: Sets, worths: Array
+    collective: Collective,
+    topology: Topology,
+    ranks: Array,
+    links: Array,
+    found: list[Array],
+    sets: Sets,
+    worths: Array,
 ) -> list[Array]:
     """Return the cuts of the greatest volume over capacity, the worst first: of those found, the sets and the rest."""
     count = collective.ranks
     ones = np.full(count, count, dtype=np.int64)
     own = []
     for inside in found:
-        rate = int(topology.link_bandwidth[leaving(topology, inside)].sum())
+        crossing = inside[topology.link_src[links]] & ~inside[topology.link_dst[links]]
+        rate = int(topology.link_bandwidth[links][crossing].sum())
         own.append(demand(collective, inside[ranks], ones, count**2) / rate if rate else 0.0)
     worth = np.concatenate([np.array(own, dtype=np.float64), worths])
     worst = np.argsort(-worth, kind="stable")[:KEPT]

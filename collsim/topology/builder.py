@@ -102,7 +102,7 @@ class TopologyBuilder:
         ------
         TopologyError
             A duplicate or unknown name, a link to itself, a bandwidth below 1, a negative latency, no rank, a route
-            whose links do not join or that comes to a node twice.
+            whose links do not join, that comes to a node twice or that passes one that does not forward.
         """
         index = {name: number for number, name in enumerate(self._nodes)}
         for end in self._ends:
@@ -272,5 +272,8 @@ def _given_routes(
         if len(set(visited)) < len(visited):
             double = next(node for node in visited if visited.count(node) > 1)
             raise TopologyError(f"{where}: it comes to {topology.nodes[double]!r} twice")
+        for node in visited[1:-1]:
+            if not topology.forwards[node]:
+                raise TopologyError(f"{where}: {topology.nodes[node]!r} does not forward; take links past it")
         given[ends] = tuple(links)
     return given
