@@ -286,9 +286,7 @@ def _add_report(commands: Any) -> None:
         "  collsim report dgx-h100-x4 all_reduce -a ring,hierarchical,forest -b 1M -e 4G -f 4\n"
         "  collsim report topologies/ring8.yaml broadcast -a tree -p k=1 --figures pictures\n\n" + EXIT_CODES,
     )
-    report.add_argument(
-        "topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine: dgx-h100, ..."
-    )
+    report.add_argument("topology", metavar="TOPOLOGY", help="topology file (YAML), or a shipped machine")
     report.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
     what = report.add_argument_group("what to report on")
     what.add_argument(
@@ -307,9 +305,7 @@ def _add_report(commands: Any) -> None:
     output = report.add_argument_group("output")
     output.add_argument("-o", "--output", metavar="FILE", help="the file (.html; default MACHINE-OPERATION.html)")
     output.add_argument("--figures", metavar="DIR", help="also write the pictures as files into a directory")
-    output.add_argument(
-        "--figure-format", default="svg", metavar="FORMAT", help="of these files: svg (default) or png"
-    )
+    output.add_argument("--figure-format", default="svg", metavar="FORMAT", help="of these: svg (default) or png")
 
 
 def _add_check(commands: Any) -> None:
