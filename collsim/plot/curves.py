@@ -249,8 +249,8 @@ def _band(ax: Axes, curves: Curves, greatest: float) -> list[Any]:
         return []
     band = ax.fill_between(
         sizes,
-        np.minimum(limit, top),
-        top,
+        limit,
+        max(top, float(limit.max())),  # as the line of the bound, also where it leaves the axes
         facecolor="0.9",
         edgecolor="0.75",
         hatch="///",
