@@ -88,7 +88,7 @@ def test_the_shipped_machines_are_listed_and_run_by_name(capsys, tmp_path, monke
     assert main(["topology", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(shipped())
-    assert "dgx-h100         8 ranks  NVIDIA DGX H100, one node" in lines
+    assert f"{'dgx-h100':<17}   8 ranks  NVIDIA DGX H100, one node" in lines
     assert main(["run", "ring8", "all_reduce", "-b", "8K"]) == 0
     assert capsys.readouterr().out.startswith("# ring all_reduce on ring8: 8 ranks")
     # a file of the same name comes first

@@ -220,3 +220,19 @@ def test_gains_that_nobody_would_notice_are_not_advised():
     assert not set(tiny) & set(why.helpful)
     assert all(one.what not in flat(why) for one in tiny)
     assert why.best.kind == "bandwidth"
+
+
+def test_all_links_of_a_kind_are_tried_where_one_class_hides_the_next():
+    """GPUs, PCIe switches and CPUs: twice the rate of either class alone leaves the other one as slow as before."""
+    result = collsim.run("all_reduce", collsim.load_topology("pcie-4gpu"), "256MiB", "ring")
+    found = {one.what: one.saved_ps / result.time_ps for one in result.explain().experiments}
+    alone = [saved for what, saved in found.items() if "links gpu <-> pcisw" in what or "links cpu <-> pcisw" in what]
+    assert max(alone) < 0.01
+    assert found["twice the bandwidth of all 12 pcie links"] > 0.49
+
+
+def test_what_is_busy_nearly_all_the_time_is_tried_though_the_path_goes_elsewhere():
+    result = collsim.run("all_reduce", collsim.load_topology("dgx-h100-x4"), "1GiB", "forest", slices=64)
+    tried = [one.what for one in result.explain().experiments if one.kind == "bandwidth"]
+    for name in ("gpu <-> nvswitch", "leaf <-> nic"):
+        assert any(name in what for what in tried)

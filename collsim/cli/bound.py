@@ -18,7 +18,7 @@ from collsim.engine.program import NETWORKS
 from collsim.engine.simulate import DTYPES
 from collsim.errors import one_of
 from collsim.theory import Bound, lower_bound
-from collsim.topology import Topology, load_topology
+from collsim.topology import Topology, load_topology, reducing
 from collsim.units import format_bandwidth
 
 __all__ = ["bound"]
@@ -219,9 +219,21 @@ def _next(found: Found, name: str) -> list[str]:
     words += f" --network {found.network}" if found.network != "cut_through" else ""
     sizes_too = " -b 8 -e 1G -f 8" if operation != "barrier" else ""
     commands = [f"collsim compare {words}{sizes_too}"] if known else []
-    if "forest" in known and found.limit is not None:
-        commands.append(f"collsim run {words} -b 1G -a forest")
+    near = _near(found.topology, known)
+    if near and found.limit is not None:
+        commands.append(f"collsim run {words} -b 1G -a {near}")
     return commands
+
+
+def _near(topology: Topology, known: Sequence[str]) -> str:
+    """Return the algorithm that comes near for large messages: one that has switches add up and copy where they can."""
+    able = topology.reduces.any() and topology.multicasts.any()
+    if "nvls" in known and able and reducing.joining_switch(topology) is not None:
+        return "nvls"
+    in_nodes = reducing.node_switches(topology) is not None and reducing.rail_trees(topology) is not None
+    if "nvls_collnet" in known and in_nodes:
+        return "nvls_collnet"
+    return "forest" if "forest" in known else ""
 
 
 def _us(seconds: float) -> str:

@@ -26,10 +26,11 @@ def show_topology(arguments: argparse.Namespace) -> int:
 
 def list_topologies() -> int:
     """Print a line for each shipped machine."""
+    wide = max(map(len, shipped()))
     for name in shipped():
         topology = load_topology(name)
         sentence = re.split(r"(?<=[.:]) ", " ".join(topology.description.split()))[0].rstrip(".:")
-        line = f"{name:<14} {topology.n_ranks:>3} ranks  {sentence}".rstrip()
+        line = f"{name:<{wide}} {topology.n_ranks:>3} ranks  {sentence}".rstrip()
         print(line if len(line) <= WIDTH else line[: WIDTH - 3].rsplit(" ", 1)[0].rstrip(",") + " ...")
     return 0
 

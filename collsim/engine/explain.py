@@ -30,6 +30,8 @@ WORTH = 0.01
 """What takes a smaller part of the time is not worth an experiment."""
 BUSY = 0.1
 """The same without a critical path, for the part of the time that a link is busy."""
+NEARLY = 0.9
+"""Links that are busy for this part of the time may limit it, wherever the critical path goes."""
 ALONE = 0.3
 """A single link on which so much of the time lies is tried alone, too."""
 MOST_CLASSES = 3
@@ -248,6 +250,9 @@ def _on_the_path(result: Result, columns: Mapping[str, Array], number: Array, gr
                 for link, ps in by_link
                 if ps >= ALONE * result.time_ps and len(groups[int(number[link])].links) > 1
             ]
+    # what is busy nearly all the time may be the next limit, though the path happens to go elsewhere
+    known = {id(group) for group in heavy[False]}
+    heavy[False] += [group for group in _busy(result, groups, NEARLY) if id(group) not in known]
     station = columns["station"]
     kind = np.where(station >= 0, result.program.station_kind[station] if station.size else -1, LINK)
     by_kind = Counter(dict(_sums(kind, columns)))
@@ -257,11 +262,10 @@ def _on_the_path(result: Result, columns: Mapping[str, Array], number: Array, gr
 
 def _by_totals(result: Result, number: Array, groups: list[LinkClass]) -> Suspects:
     """Return what might take time, where nothing is known but how long each link is busy."""
-    topology, busy = result.topology, result.link_busy_ps
+    topology = result.topology
     used = np.unique(number[result.link_bytes > 0]) if len(number) else np.zeros(0, dtype=np.int64)
     some = [groups[which] for which in used.tolist()]
-    most = {id(group): int(busy[group.links].max()) for group in some}
-    slow = sorted((g for g in some if most[id(g)] >= BUSY * result.time_ps), key=lambda g: -most[id(g)])
+    slow = _busy(result, groups, BUSY)
     far = sorted((group for group in some if group.latency), key=lambda group: -group.latency)
     nodes = topology.rank_nodes
     devices = [
@@ -274,6 +278,13 @@ def _by_totals(result: Result, number: Array, groups: list[LinkClass]) -> Suspec
         if costs and getattr(topology, name)[nodes].any()
     ]  # fmt: skip
     return Suspects(slow[:MOST_CLASSES], far[:MOST_CLASSES], devices, bool(result.schedule.edges))
+
+
+def _busy(result: Result, groups: list[LinkClass], least: float) -> list[LinkClass]:
+    """Return the classes with a link that is busy for a part of the time at least, the busiest first."""
+    most = [int(result.link_busy_ps[group.links].max()) for group in groups]
+    chosen = sorted((-ps, which) for which, ps in enumerate(most) if ps and ps >= least * result.time_ps)
+    return [groups[which] for _, which in chosen]
 
 
 def _busiest(result: Result) -> tuple[Share, ...]:

@@ -34,7 +34,7 @@ CAUSES = {
     "queueing": "waiting for messages of other senders",
     "reduction": "adding up what has come",
     "overhead": "of devices that send a message",
-    "pacing": "waiting for written edges",
+    "pacing": "held back by the schedule until earlier messages have left",
 }
 UNIT = re.compile(r"(?<=\d) (?=%|us\b|GB/s)|(?<=<) (?=\d)|(?<=\d) (?=->)|(?<=->) (?=\d)")
 SHARED = {**CAUSES, "queueing": "what messages take longer because they share links"}

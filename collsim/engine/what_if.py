@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from collsim import algorithms
 from collsim.engine.fit import FITTED, fitted, schedule_for
 from collsim.engine.link_classes import LinkClass, faster_devices, faster_links
@@ -257,6 +259,9 @@ def _machines(result: Result, suspects: Suspects) -> Iterator[_Trial]:
     for group in suspects.bandwidth:
         what = f"twice the bandwidth ({format_bandwidth(2 * group.bandwidth)}) of {_links(group)}"
         yield trial("bandwidth", what, faster_links(topology, group.links, bandwidth=2))
+    for kind, links in _kinds(result, suspects):
+        what = f"twice the bandwidth of all {len(links):,} {kind} links"
+        yield trial("bandwidth", what, faster_links(topology, links, bandwidth=2))
     for group in suspects.latency:
         what = f"half the latency ({format_time(group.latency // 2)}) of {_links(group)}"
         yield trial("latency", what, faster_links(topology, group.links, latency=2))
@@ -267,6 +272,19 @@ def _machines(result: Result, suspects: Suspects) -> Iterator[_Trial]:
             "channel_bandwidth": ("copy engines", "twice the rate of the copy engines of all devices"),
         }[device]
         yield trial(kind, what, faster_devices(topology, device))
+
+
+def _kinds(result: Result, suspects: Suspects) -> Iterator[tuple[str, Any]]:
+    """Yield kinds of which suspects are a part, with all links of the kind: one class of them may hide the next."""
+    topology, used = result.topology, result.link_bytes > 0
+    groups: dict[int, LinkClass] = {}
+    for group in suspects.bandwidth:  # the largest of each kind
+        code = int(topology.link_kind_codes[group.links[0]])
+        groups[code] = max(groups.get(code, group), group, key=lambda one: len(one.links))
+    for code, group in groups.items():
+        of_kind = topology.link_kind_codes == code
+        if topology.link_kind_names[code] and np.setdiff1d(np.flatnonzero(of_kind & used), group.links).size:
+            yield topology.link_kind_names[code], np.flatnonzero(of_kind)
 
 
 def _links(group: LinkClass) -> str:

@@ -45,7 +45,7 @@ MEANING = {
     "queueing": "waiting for messages of other senders",
     "reduction": "adding up what has come",
     "overhead": "of devices that send a message",
-    "pacing": "waiting for written edges",
+    "pacing": "held back by the schedule until earlier messages have left",
 }
 PACKAGES = ("numpy", "scipy", "networkx", "simpy", "numba", "matplotlib", "jinja2")
 MOST_SHOWN = 16

@@ -347,7 +347,7 @@ def _colours(graph: _Graph) -> tuple[IntArray, IntArray, IntArray]:
     # distances from a terminal to itself come last, so that the others are numbered from 0
     own = np.unique(near[np.arange(graph.terminals), np.arange(graph.terminals)])
     names = np.unique(near)
-    names = np.concatenate([np.setdiff1d(names, own), own])
+    names = np.concatenate([names[~np.isin(names, own, kind="sort")], own])
     order = np.argsort(names)
     return (
         order[np.searchsorted(names, near, sorter=order)].astype(np.int64),

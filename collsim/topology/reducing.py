@@ -119,9 +119,8 @@ def why_not_joined(topology: Topology) -> str:
     if all_joined:
         return f"no switch that reduces or multicasts; expected {BOTH} on {_named(topology, all_joined)}"
     if node_switches(topology) is not None:
-        return (
-            "no switch that joins all ranks, only one in each node; for several nodes there is nvls_tree (all_reduce)"
-        )
+        other = "nvls_tree" if rail_trees(topology) is None else "nvls_collnet"
+        return f"no switch that joins all ranks, only one in each node; for several nodes there is {other} (all_reduce)"
     return "no switch that joins all ranks"
 
 

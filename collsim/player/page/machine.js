@@ -206,9 +206,9 @@ function drawMachine(time, hovered) {
     markLinks(pen, H.link.slice(hopsFrom[hovered.transfer], hopsFrom[hovered.transfer + 1]));
     if (hopsFrom[hovered.transfer] === hopsFrom[hovered.transfer + 1]) markNode(pen, data.ends[T.src[hovered.transfer]]);
   }
+  drawTokens(pen, hovered); // below the nodes: what has not left yet must not cover the number of its rank
   pen.drawImage(view.top, 0, 0, view.width, view.height);
   drawProgress(pen);
-  drawTokens(pen, hovered);
 }
 function markLinks(pen, links) {
   pen.strokeStyle = paint.ink;
