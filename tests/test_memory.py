@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import collsim
 from collsim.engine import memory
 from collsim.errors import InputError
 
@@ -47,3 +48,10 @@ def test_a_limit_on_the_process_counts(monkeypatch: pytest.MonkeyPatch):
     assert free <= 100_000_000
     monkeypatch.setattr(resource, "getrlimit", lambda what: (resource.RLIM_INFINITY,) * 2)
     assert memory._process() is None
+
+
+def test_routes_that_memory_could_not_hold_are_refused_before_they_are_searched(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda: 10**9)
+    ring = collsim.topology.ring(512, bandwidth="50GB/s", latency="1us")
+    with pytest.raises(InputError, match=r"routes of 262,144 pairs, over some \d+ links each, need about [\d.]+ GB"):
+        collsim.run("all_to_all", ring, 512 * 512, "direct", check=False)

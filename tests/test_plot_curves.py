@@ -282,3 +282,26 @@ def test_costs_that_cannot_be_drawn() -> None:
         cost_breakdown(["ring"])  # type: ignore[list-item]
     with pytest.raises(CollsimError, match="expected a run with records=True"):
         cost_breakdown(compared().results["ring"].values())
+
+
+def test_what_the_caller_asks_of_the_lines_wins_under_any_name():
+    topology = collsim.topology.ring(4, bandwidth="50GB/s", latency="1us")
+    results = [collsim.run("all_reduce", topology, size, "ring") for size in ("1KiB", "1MiB")]
+    ax = bandwidth_curve(results, lw=5, zorder=7, label="mine", ms=9)
+    assert (ax.lines[0].get_linewidth(), ax.lines[0].get_zorder(), ax.lines[0].get_markersize()) == (5, 7, 9)
+    assert ax.lines[0].get_label() == "ring"
+    bars = cost_breakdown(results, lw=3, label="mine").patches
+    assert {bar.get_linewidth() for bar in bars} == {3}
+
+
+def test_messages_of_no_bytes_have_no_bandwidth():
+    topology = collsim.topology.ring(4, bandwidth="50GB/s", latency="1us")
+    with pytest.raises(InputError, match="expected sizes of at least 1 byte, got 0"):
+        bandwidth_curve([collsim.run("all_reduce", topology, 0, "ring")])
+
+
+def test_prose_that_names_size_and_busbw_is_no_table(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("# a log line that tells of size and busbw\n 1 2 3\n")
+    with pytest.raises(InputError, match="expected a table of nccl-tests"):
+        read_nccl_tests(log)

@@ -236,3 +236,14 @@ def test_what_is_busy_nearly_all_the_time_is_tried_though_the_path_goes_elsewher
     tried = [one.what for one in result.explain().experiments if one.kind == "bandwidth"]
     for name in ("gpu <-> nvswitch", "leaf <-> nic"):
         assert any(name in what for what in tried)
+
+
+def test_transfers_that_cross_many_links_count_for_more():
+    """On a ring of 64 a direct all_to_all crosses 32 links a transfer."""
+    ring = collsim.topology.ring(64, bandwidth="50GB/s", latency="1us")
+    result = collsim.run("all_to_all", ring, "1MiB", "bruck")
+    transfers = collsim.algorithms.build("all_to_all", "direct", 64).transfers
+    tried = {one.what for one in result.explain(budget=100 * transfers).experiments}
+    assert "direct instead of bruck" in tried
+    few = result.explain(budget=5 * transfers)
+    assert "direct instead of bruck" in few.untried

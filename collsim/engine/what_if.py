@@ -43,6 +43,8 @@ MATTERS = 1e-3
 """A smaller part of the time is not worth a word."""
 MOST_STEPS = 20_000
 """Schedules of so many steps are proven before anybody is told to use them; of more it takes long."""
+FEW_LINKS, SAMPLED = 4, 64
+"""A transfer that crosses more links counts for more; so many rows of a phase are looked at."""
 FEW_TRANSFERS = 50_000
 """Up to so many over all experiments, the reference engine has finished before the compiled one is loaded."""
 MOST_RANKS = 512
@@ -246,7 +248,30 @@ def _edges(lowered: Program | Loops) -> int:
 
 def _cost(result: Result) -> int:
     """Transfers that a run of the same schedule takes, without those that are skipped because a period came again."""
-    return max(1, result.transfers - result.outcome.jumped)
+    return max(1, int((result.transfers - result.outcome.jumped) * _length(result.schedule, result.topology)))
+
+
+def _work(schedule: Schedule, topology: Topology) -> int:
+    """Return the transfers of a schedule, long ones counted for more."""
+    return int(schedule.transfers * _length(schedule, topology))
+
+
+def _length(schedule: Schedule, topology: Topology) -> float:
+    """Return for how many a transfer counts: for 1, or more if it crosses more than a few links, as some rows do."""
+    hops = rows = 0.0
+    for phase in schedule.phases:
+        block = phase.block
+        some = np.unique(np.linspace(0, len(block) - 1, SAMPLED).astype(np.int64))
+        some = some[np.maximum(block.src[some], block.dst[some]) < schedule.ranks]
+        if not len(some):
+            continue
+        if block.via is None:
+            links = int(topology.routes(block.src[some], block.dst[some], block.channel[some])[0][-1])
+        else:
+            links = sum(len(schedule.paths[path]) if path >= 0 else 1 for path in block.via[some].tolist())
+        hops += links / len(some) * phase.transfers
+        rows += phase.transfers
+    return max(1.0, hops / max(1.0, rows) / FEW_LINKS)
 
 
 def _machines(result: Result, suspects: Suspects) -> Iterator[_Trial]:
@@ -312,7 +337,7 @@ def _ways(result: Result, suspects: Suspects, untried: dict[str, str]) -> Iterat
         except CollsimError as error:
             untried[what] = str(error)
         else:
-            yield _Trial("parameter", what, other, topology, result.synchronous, other.transfers)
+            yield _Trial("parameter", what, other, topology, result.synchronous, _work(other, topology))
 
 
 def _parameters(result: Result) -> Iterator[tuple[str, Any, Any]]:
@@ -387,4 +412,4 @@ def _algorithms(result: Result, untried: dict[str, str]) -> Iterator[_Trial]:
         except (CollsimError, TypeError, ValueError, ArithmeticError) as error:  # of a user's own, perhaps
             untried[what] = str(error)
         else:
-            yield _Trial("algorithm", what, schedule, topology, result.synchronous, schedule.transfers)
+            yield _Trial("algorithm", what, schedule, topology, result.synchronous, _work(schedule, topology))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim.errors import InputError
-from collsim.plot.common import count_of, new_axes, points_of, set_title, unit_of
+from collsim.plot.common import count_of, new_axes, points_of, set_title, unit_of, without
 from collsim.units import format_size
 
 if TYPE_CHECKING:
@@ -78,11 +78,10 @@ def cost_breakdown(
     shown = [name for name, values in parts.items() if values.any()]
     for name in shown:
         height = parts[name] / scale
-        look = {
-            "color": COLOURS[name], "hatch": HATCHES.get(name), "edgecolor": "white", "linewidth": 0.5, "width": 0.8,
-            **kwargs,
-        }  # fmt: skip
-        ax.bar(place, height, bottom=below, label=name, **look)
+        look = without(
+            kwargs, color=COLOURS[name], hatch=HATCHES.get(name), edgecolor="white", linewidth=0.5, width=0.8
+        )
+        ax.bar(place, height, bottom=below, label=name, **look, **{k: v for k, v in kwargs.items() if k != "label"})
         below += height
     longest = max(map(_width, names))
     every = max(1, -(-len(runs) // max(1, int(points_of(ax)[0] / (9 + 4.6 * longest)))))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError, shown
-from collsim.plot.common import DISTINCT, IDLE, count_of, new_axes, set_title
+from collsim.plot.common import DISTINCT, IDLE, count_of, new_axes, set_title, without
 from collsim.units import format_size
 
 if TYPE_CHECKING:
@@ -78,10 +78,13 @@ def bandwidth_curve(
     """
     curves = _curves(comparison)
     points = _measured(measured)
+    if any(not result.size for results in curves.values() for result in results):
+        raise InputError("bandwidth_curve: expected sizes of at least 1 byte, got 0: such a message has no bandwidth")
     if ax is None:
         ax = new_axes(8.0, 4.6)
     coloured = _leading(curves)
-    given = {"marker": "o", "markersize": 3.5, "linewidth": 1.6, **kwargs}
+    kwargs.pop("label", None)  # each line has its own
+    given = {**without(kwargs, marker="o", markersize=3.5, linewidth=1.6, zorder=3), **kwargs}
     greatest = 0.0
     looks = cycle((colour, dash) for dash in DASHES for colour in DISTINCT[:6])  # yellow lines are hard to see
     handles: list[Any] = []
@@ -93,12 +96,11 @@ def bandwidth_curve(
         greatest = max(greatest, *rates)
         if name in coloured:
             colour, dash = next(looks)
-            look = {"color": colour, "linestyle": dash, **given}
-            (line,) = ax.plot(sizes, rates, label=name.replace("$", r"\$"), zorder=3, **look)
+            look = {**without(kwargs, color=colour, linestyle=dash), **given}
+            (line,) = ax.plot(sizes, rates, label=name.replace("$", r"\$"), **look)
             handles.append(line)
         else:
-            look = {**given, "color": IDLE, "linewidth": 1.0, "marker": ""}
-            others += ax.plot(sizes, rates, label="_" + name, zorder=2, **look)
+            others += ax.plot(sizes, rates, label="_" + name, color=IDLE, linewidth=1.0, zorder=2)
     if others:
         others[0].set_label(count_of(len(others), "other"))
         handles.append(others[0])
@@ -201,7 +203,7 @@ def read_nccl_tests(path: str | os.PathLike[str]) -> list[tuple[int, float]]:
             # in rows words may be missing in the middle (a redop that there is none of), so columns count from the end
             at_size, width = words.index("size"), len(words)
             from_end = width - words.index("busbw")
-        elif at_size >= 0 and len(words) > from_end and "#" not in line and words[at_size].isdecimal():
+        elif at_size >= 0 and len(words) > max(at_size, from_end) and "#" not in line and words[at_size].isdecimal():
             try:
                 found.append((int(words[at_size]), float(words[-from_end]) * GB))
             except ValueError:

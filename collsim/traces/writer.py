@@ -203,6 +203,9 @@ def written_whole(paths: Sequence[Path], what: str) -> Iterator[Iterator[IO[byte
     try:
         yield files
         files.close()
+        for path in paths:
+            if path.is_dir():
+                raise InputError(f"{what}: {path}: cannot be written: it is a folder")
         for part, path in zip(parts, paths, strict=True):
             os.replace(part, path)
     except OSError as error:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.engine.memory import refuse_beyond_memory
 from collsim.engine.program import COPY, LINK, REDUCER, SENDER
 from collsim.errors import InputError, TopologyError
 from collsim.schedule import Schedule
@@ -129,8 +130,28 @@ def _links(
 ) -> tuple[Array, Array]:
     """Links of the routes in CSR form."""
     if not len(via) or (via < 0).all():
+        _refuse_long(topology, source, sink, channel)
         return topology.route_nodes(source, sink, channel)
     return routes_along(topology, source, sink, channel, via, schedule.paths)
+
+
+def _refuse_long(topology: Topology, source: Array, sink: Array, channel: Array) -> None:
+    """Refuse routes that memory could not hold, by the length of some of them."""
+    if len(source) <= MANY_ROUTES:
+        return
+    some = np.linspace(0, len(source) - 1, SAMPLED).astype(np.int64)
+    ptr, _ = topology.route_nodes(source[some], sink[some], channel[some])
+    hops = int(ptr[-1]) / SAMPLED
+    refuse_beyond_memory(
+        int(len(source) * hops * CROSSED), f"the routes of {len(source):,} pairs, over some {hops:,.0f} links each,",
+        "expected fewer ranks, or an algorithm in which each talks to fewer others",
+    )  # fmt: skip
+
+
+MANY_ROUTES, SAMPLED = 50_000, 64
+"""Of more routes than this so many are looked at first."""
+CROSSED = 48
+"""Bytes that a link of a route takes while routes become stations."""
 
 
 def bind_places(

@@ -13,6 +13,7 @@ function placeGrid() {
   table.gap = columns > dataColumns ? 8 : 0; // between chunks and scratch
   table.wide = Math.max(0.1, Math.min(72, (box.width - table.left - table.gap - 4) / columns)); // a frame may have no size yet
   table.high = Math.max(0.1, Math.min(52, (box.height - table.top - 4) / rows));
+  table.marked = table.wide >= 15 && table.high >= 13.5; // for all cells alike, however they are rounded to pixels
   drawGrid();
 }
 function cellBox(c) { // on whole pixels, so that a cell can be drawn anew without a trace of what was there
@@ -70,7 +71,7 @@ function drawCell(pen, c) {
     pen.fillRect(x, y + high * (1 - share), wide, high * share);
     pen.globalAlpha = 1;
   }
-  if (wide < 13 || high < 12) return;
+  if (!table.marked) return;
   pen.lineWidth = 1.6;
   if (value < 0) {
     pen.strokeStyle = paint.muted;
