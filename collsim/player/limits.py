@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from collsim.errors import InputError
+from collsim.outputs import output_path
 from collsim.schedule import Schedule
 from collsim.topology import Topology
 
@@ -105,12 +106,4 @@ def check_player_path(path: str | os.PathLike[str]) -> Path:
         ...
     collsim.errors.InputError: player: ring.png: expected a name that ends in .html or .htm
     """
-    shown = os.fspath(path)
-    target = Path(os.path.realpath(path))
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise InputError(f"player: {shown}: expected a name that ends in .html or .htm")
-    if not os.path.isdir(target.parent):
-        raise InputError(f"player: {shown}: no such directory; make it first")
-    if os.path.isdir(target):
-        raise InputError(f"player: {shown}: expected a file, got a directory")
-    return target
+    return output_path(path, "player", SUFFIXES)

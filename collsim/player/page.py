@@ -11,7 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from collsim.errors import CollsimError, InputError
+from collsim.errors import CollsimError
+from collsim.outputs import write_whole
 from collsim.player.data import player_data
 from collsim.player.limits import MOST_IN_NOTEBOOK, check_player_path
 
@@ -92,18 +93,9 @@ def write_player(result: Result, path: str | os.PathLike[str]) -> None:
         ...
     collsim.errors.InputError: player: no/such/directory/ring.html: no such directory; make it first
     """
-    target = check_player_path(path)
+    check_player_path(path)
     page = player_html(result).encode(errors="replace")  # a name may have half a letter
-    part = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
-    try:
-        part.write_bytes(page)
-        os.replace(part, target)
-    except KeyboardInterrupt:
-        part.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"player: {os.fspath(path)}: cannot be written: {error.strerror}") from error
+    write_whole(path, page, "player")
 
 
 def notebook_html(result: Result) -> str:

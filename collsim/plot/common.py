@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import InputError
+from collsim.outputs import output_path, write_whole
 from collsim.units import format_size
 
 if TYPE_CHECKING:
@@ -218,14 +218,7 @@ def check_picture_path(path: str | os.PathLike[str]) -> Path:
     >>> check_picture_path("timeline.svg").name
     'timeline.svg'
     """
-    target = Path(os.path.realpath(path))
-    if Path(path).suffix.lower() not in FORMATS:
-        raise InputError(f"plot: {os.fspath(path)}: expected a name that ends in .pdf, .png or .svg")
-    if not os.path.isdir(target.parent):
-        raise InputError(f"plot: {os.fspath(path)}: no such directory; make it first")
-    if os.path.isdir(target):
-        raise InputError(f"plot: {os.fspath(path)}: expected a file, got a directory")
-    return target
+    return output_path(path, "plot", FORMATS)
 
 
 def save_picture(ax: Axes, path: str | os.PathLike[str]) -> None:
@@ -246,13 +239,4 @@ def save_picture(ax: Axes, path: str | os.PathLike[str]) -> None:
     target = check_picture_path(path)
     picture = io.BytesIO()
     ax.figure.figure.savefig(picture, format=target.suffix.lower()[1:], dpi=150)
-    partial_file = target.with_name(f".{os.getpid()}.part")
-    try:
-        partial_file.write_bytes(picture.getbuffer())
-        os.replace(partial_file, target)
-    except KeyboardInterrupt:
-        partial_file.unlink(missing_ok=True)
-        raise
-    except OSError as error:
-        partial_file.unlink(missing_ok=True)
-        raise InputError(f"plot: {path}: cannot be written: {error.strerror}") from error
+    write_whole(path, picture.getbuffer(), "plot")

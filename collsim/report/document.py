@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from collsim.engine.explain import explain
 from collsim.engine.outcome import Pulse, no_pulse
 from collsim.errors import CollsimError, InputError, one_of
+from collsim.outputs import output_path, write_whole
 from collsim.player import player_html
 from collsim.report import words
-from collsim.report.files import write_whole
 from collsim.report.pictures import pictures, save
 from collsim.report.runs import Results, runs_of
 from collsim.units import format_size
@@ -159,16 +159,7 @@ def check_report_path(path: str | os.PathLike[str]) -> Path:
         ...
     collsim.errors.InputError: report: report.pdf: expected a name that ends in .html or .htm
     """
-    shown, target = os.fspath(path), Path(os.path.realpath(path))
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise InputError(f"report: {shown}: expected a name that ends in .html or .htm")
-    if not os.path.isdir(target.parent):
-        raise InputError(f"report: {shown}: no such directory; make it first")
-    if os.path.isdir(target):
-        raise InputError(f"report: {shown}: expected a file, got a directory")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"report: {shown}: cannot be written: no permission for the directory")
-    return target
+    return output_path(path, "report", SUFFIXES)
 
 
 def check_figures(folder: str | os.PathLike[str]) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collsim import plot
+from collsim.outputs import write_whole
 from collsim.plot.common import new_axes
-from collsim.report.files import write_whole
 from collsim.report.words import count, percent, us
 from collsim.units import format_size
 

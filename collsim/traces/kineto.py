@@ -14,7 +14,7 @@ import numpy.typing as npt
 from collsim.errors import InputError, shown
 from collsim.traces.perfetto import about
 from collsim.traces.slices import DIRECTIONS, NANO, Slices, Tracks, of_ranks, ticks
-from collsim.traces.writer import Rows, Template, document, in_order, is_trace_name, written_whole
+from collsim.traces.writer import Rows, Template, document, in_order, written_whole
 
 if TYPE_CHECKING:
     from collsim.engine.result import Result
@@ -127,7 +127,7 @@ def _folder(folder: str | os.PathLike[str], where: str) -> tuple[Path, bool]:
 
 def _refuse_strangers(target: Path, ours: set[str], where: str) -> None:
     try:
-        others = sorted(name for name in os.listdir(target) if is_trace_name(name) or name.endswith(".gz"))
+        others = sorted(name for name in os.listdir(target) if name.lower().endswith((".json", ".gz")))
     except OSError as error:
         raise InputError(f"{where}: cannot be read: {error.strerror}") from error
     for name in others:

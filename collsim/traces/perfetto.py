@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import InputError
+from collsim.outputs import output_path
 from collsim.traces.slices import NANO, Slices, Tracks, lanes, of_links, of_ranks, ticks
 from collsim.traces.utilisation import levelled, utilisation
-from collsim.traces.writer import Rows, Template, document, in_order, is_trace_name, written_whole
+from collsim.traces.writer import Rows, Template, document, in_order, written_whole
 
 if TYPE_CHECKING:
     from collsim.engine.result import Result
@@ -122,14 +122,7 @@ def check_trace_path(path: str | os.PathLike[str]) -> Path:
         ...
     collsim.errors.InputError: trace: ring.txt: expected a name that ends in .json or .json.gz
     """
-    target = Path(os.path.realpath(path))
-    if not is_trace_name(os.fspath(path)):
-        raise InputError(f"trace: {os.fspath(path)}: expected a name that ends in .json or .json.gz")
-    if not os.path.isdir(target.parent):
-        raise InputError(f"trace: {os.fspath(path)}: no such directory; make it first")
-    if os.path.isdir(target):
-        raise InputError(f"trace: {os.fspath(path)}: expected a file, got a directory")
-    return target
+    return output_path(path, "trace", (".json", ".json.gz"))
 
 
 def about(result: Result) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError
+from collsim.outputs import part_of
 
-__all__ = ["Rows", "Template", "document", "in_order", "is_trace_name", "written_whole"]
+__all__ = ["Rows", "Template", "document", "in_order", "written_whole"]
 
 Array = npt.NDArray[Any]
 
@@ -177,11 +178,6 @@ def document(
     out.write(b"\n]\n}\n")
 
 
-def is_trace_name(name: str) -> bool:
-    """Say whether a file has a name that viewers take for a trace."""
-    return name.lower().endswith((".json", ".json.gz"))
-
-
 @contextmanager
 def written_whole(paths: Sequence[Path], what: str) -> Iterator[Iterator[IO[bytes]]]:
     """Give a file to write for each path, in turn; when all are written they take their names, or none does.
@@ -198,7 +194,7 @@ def written_whole(paths: Sequence[Path], what: str) -> Iterator[Iterator[IO[byte
     InputError
         If one cannot be written.
     """
-    parts = [path.with_name(f".{path.name}.{os.getpid()}.part") for path in paths]
+    parts = [part_of(path) for path in paths]
     files = _opened(parts, [path.name.lower().endswith(".gz") for path in paths])
     try:
         yield files
