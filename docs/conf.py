@@ -45,7 +45,7 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 4
 
-# API reference: every name in the ``__all__`` of the modules that docs/api.md lists has a page.
+# API reference: every class and function in the ``__all__`` of the modules that docs/api.md lists has a page.
 default_role = "py:obj"
 autosummary_ignore_module_all = False
 autosummary_imported_members = True

@@ -62,3 +62,12 @@ def test_every_room_of_the_reference_can_be_loaded_and_names_what_is_public():
     assert {"collsim", "collsim.plot", "collsim.theory", "collsim.forests"} <= set(rooms)
     for room in rooms:
         assert __import__(room, fromlist=["__all__"]).__all__
+
+
+def test_no_room_is_missing_from_the_reference():
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    packages = {path.parent.name for path in (ROOT / "collsim").glob("*/__init__.py")}
+    packages -= {"cli"}  # described by its own --help
+    assert {"plot", "report", "schedule"} <= packages
+    for package in packages:
+        assert re.search(rf"^   collsim\.{package}(\.\w+)?$", text, re.MULTILINE), f"docs/api.md lacks {package}"
