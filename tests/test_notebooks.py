@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,23 @@ def pictures(notebook: Any) -> list[int]:
 
 def test_the_notebooks_are_there() -> None:
     names = [path.name for path in NOTEBOOKS]
-    assert names[:2] == ["01-first-all-reduce.ipynb", "02-write-your-own-algorithm.ipynb"]
+    assert names == [
+        "01-first-all-reduce.ipynb",
+        "02-write-your-own-algorithm.ipynb",
+        "03-ring-tree-halving-doubling.ipynb",
+        "04-congestion.ipynb",
+        "05-reading-a-timeline.ipynb",
+        "06-a-cluster-of-dgx-h100.ipynb",
+        "15-what-your-machine-could-do.ipynb",
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_lead_to_files_and_the_notebook_stays_small(path: Path) -> None:
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (FOLDER / link).is_file()] == []
+    assert path.stat().st_size < 1_000_000
 
 
 def test_the_function_of_the_second_notebook_is_the_shipped_one() -> None:
