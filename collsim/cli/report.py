@@ -27,7 +27,7 @@ from collsim.units import format_size
 
 __all__ = ["report"]
 
-SMALLEST, LARGEST, FACTOR = "8", "1G", "8"
+SMALLEST, LARGEST = "8", "1G"
 
 
 def report(arguments: argparse.Namespace) -> int:

@@ -234,7 +234,7 @@ def compare(
             else:
                 outcome = replace(outcome, times=None)
                 results.setdefault(name, {})[size] = Result(
-                    schedule, topology, size, DTYPES[dtype], network, engine, False, lowered, outcome, proof
+                    schedule, topology, size, DTYPES[dtype], network, engine, False, False, lowered, outcome, proof
                 )
             done += schedule.transfers
             progress(done, work)

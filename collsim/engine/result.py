@@ -70,6 +70,8 @@ class Result:
         Network model; engine that ran it (``"reference"`` or ``"compiled"``).
     synchronous
         Whether steps waited for each other.
+    zero_copy
+        Whether writes waited for reads.
     lowered, outcome
         The program as the engine ran it, and what came out.
     checked
@@ -93,6 +95,7 @@ class Result:
     network: str
     engine: str
     synchronous: bool
+    zero_copy: bool
     lowered: Program | Loops
     outcome: Outcome
     checked: Proof | None

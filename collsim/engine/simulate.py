@@ -127,7 +127,9 @@ def simulate(
     else:
         lowered = lower(schedule, topology, size, **options)
     lowered, engine, outcome = execute(schedule, lowered, network, records=records, progress=progress)
-    return Result(schedule, topology, size, DTYPES[dtype], network, engine, synchronous, lowered, outcome, proof)
+    return Result(
+        schedule, topology, size, DTYPES[dtype], network, engine, synchronous, zero_copy, lowered, outcome, proof
+    )
 
 
 def execute(

@@ -209,13 +209,12 @@ class _Lab:
         self.result = result
         compiled = isinstance(result.lowered, Loops) or work > FEW_TRANSFERS
         self.compiled = compiled and find_spec("numba") is not None
-        self.zero_copy = _zero_copy(result)
 
     def time_ps(self, trial: _Trial) -> int:
         """Return how long a trial takes."""
         result = self.result
         options: dict[str, Any] = {
-            "element_size": result.element_size, "synchronous": trial.synchronous, "zero_copy": self.zero_copy
+            "element_size": result.element_size, "synchronous": trial.synchronous, "zero_copy": result.zero_copy
         }  # fmt: skip
         lowered = _lowered(self.compiled, trial.schedule, trial.topology, result.size, **options)
         return execute(trial.schedule, lowered, result.network, records=False)[2].makespan
@@ -227,23 +226,6 @@ def _lowered(compiled: bool, schedule: Schedule, topology: Topology, size: int, 
 
         return roll(schedule, topology, size, **options)
     return lower(schedule, topology, size, **options)
-
-
-def _zero_copy(result: Result) -> bool:
-    """Whether writes waited for reads: then there are more edges than without it."""
-    had = _edges(result.lowered)
-    options: dict[str, Any] = {"element_size": result.element_size, "synchronous": result.synchronous}
-    what = isinstance(result.lowered, Loops), result.schedule, result.topology, result.size
-    if had == _edges(_lowered(*what, **options)):
-        return False
-    try:
-        return had == _edges(_lowered(*what, **options, zero_copy=True))
-    except CollsimError:
-        return False
-
-
-def _edges(lowered: Program | Loops) -> int:
-    return len(lowered.pred) if isinstance(lowered, Program) else len(lowered.dep_row) + len(lowered.edge_node)
 
 
 def _cost(result: Result) -> int:

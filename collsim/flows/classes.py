@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["classes"]
+__all__ = ["classes", "mixed"]
 
 Array = npt.NDArray[Any]
 
@@ -38,14 +38,14 @@ def classes(nodes: int, src: Any, dst: Any, label: Any, colour: Any) -> Array:
     [0, 1, 2, 1, 0]
     """
     src, dst = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
-    arc = _mixed(np.asarray(label, dtype=np.int64).astype(np.uint64))
+    arc = mixed(np.asarray(label, dtype=np.int64).astype(np.uint64))
     name = np.unique(np.asarray(colour, dtype=np.int64), return_inverse=True)[1].reshape(-1)
     count = int(name.max(initial=-1)) + 1
     while True:
-        drawn = _mixed(name.astype(np.uint64) + np.uint64(1))
-        around = _mixed(drawn)
-        np.add.at(around, src, _mixed(arc ^ drawn[dst]))
-        np.add.at(around, dst, _mixed(~(arc ^ drawn[src])))
+        drawn = mixed(name.astype(np.uint64) + np.uint64(1))
+        around = mixed(drawn)
+        np.add.at(around, src, mixed(arc ^ drawn[dst]))
+        np.add.at(around, dst, mixed(~(arc ^ drawn[src])))
         _, first, name = np.unique(around, return_index=True, return_inverse=True)
         name = name.reshape(-1)
         if len(first) <= count:
@@ -62,10 +62,16 @@ def _in_order(name: Array) -> Array:
     return np.asarray(rank[name.reshape(-1)])
 
 
-def _mixed(numbers: Array) -> Array:
-    """Return what looks like random numbers (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
+def mixed(numbers: Array, salt: int = 1) -> Array:
+    """Return what looks like random numbers, others for another salt (SplitMix64; Steele, Lea and Flood 2014).
+
+    Examples
+    --------
+    >>> int(mixed(np.zeros(1, dtype=np.uint64))[0]) == 0xE220A8397B1DCDAF
+    True
+    """
     with np.errstate(over="ignore"):
-        x = numbers + np.uint64(0x9E3779B97F4A7C15)
+        x = numbers + np.uint64(salt * 0x9E3779B97F4A7C15 % 2**64)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(x ^ (x >> np.uint64(31)))

@@ -77,11 +77,10 @@ def grow(ranks: int, capacity: dict[Pair, int], roots: dict[int, int], effort: E
     >>> [(tree.root, tree.units, tree.branches) for tree in grow(3, ring, {0: 2})]
     [(0, 1, [(0, 1), (1, 2)]), (0, 1, [(0, 2), (2, 1)])]
     """
-    left = dict(capacity)
     growing = [Growth(root, units, [], {root: 0}) for root, units in roots.items() if units]
-    slack = _Slack(ranks, left, growing, Effort() if effort is None else effort)
+    slack = _Slack(ranks, capacity, growing, Effort() if effort is None else effort)
     near: dict[int, list[int]] = {}
-    for a, b in sorted(left):
+    for a, b in sorted(capacity):
         near.setdefault(a, []).append(b)
     for tree in growing:
         _reach(tree, tree.root, near, ranks)
@@ -94,15 +93,13 @@ def grow(ranks: int, capacity: dict[Pair, int], roots: dict[int, int], effort: E
         if not tree.todo:
             raise AlgorithmError("forest: expected units that reach every rank, got some that cannot")
         _, _, a, b = heappop(tree.todo)
-        most = min(left[a, b], tree.units) if b not in tree.depth else 0
+        most = min(slack.left(a, b), tree.units) if b not in tree.depth else 0
         units = slack.of(number, a, b, most) if most else 0
         if 0 < units < tree.units:  # the rest of the units has to find another way
             heappush(queue, (size, len(growing)))
             growing.append(tree.split(tree.units - units))
             slack.add(growing[-1], number)
-            tree.units = units
         if units:
-            left[a, b] -= units
             tree.branches.append((a, b))
             tree.depth[b] = tree.depth[a] + 1
             slack.took(number, a, b, units)
@@ -125,7 +122,7 @@ class _Slack:
     def __init__(self, ranks: int, capacity: dict[Pair, int], growing: list[Growth], effort: Effort) -> None:
         self.ranks, self.growing, self.effort = ranks, growing, effort
         self.pairs = {pair: i for i, pair in enumerate(sorted(capacity))}
-        self.units = np.array([capacity[pair] for pair in sorted(capacity)], dtype=np.int64)
+        self.cap = np.repeat(np.array([capacity[pair] for pair in sorted(capacity)], dtype=np.int64), 2)
         self.tight: list[int] = []
         self.members = [1 << tree.root for tree in growing]
         self._room(2 * len(growing))
@@ -142,14 +139,19 @@ class _Slack:
         self.from_source, self.to_tree, self.from_tree = sizes[1:4].tolist()
         head, tail = np.concatenate(heads), np.concatenate(tails)
         self.arcs = Arcs(self.source + 1, tail, head)
-        self.endless = int(self.units.sum()) + sum(tree.units for tree in self.growing) + 1
+        left = self.cap[: 2 * len(self.pairs) : 2]
+        self.endless = int(left.sum()) + sum(tree.units for tree in self.growing) + 1
         self.cap = np.zeros(2 * len(head), dtype=np.int64)
-        self.cap[: 2 * len(self.pairs) : 2] = self.units
+        self.cap[: 2 * len(self.pairs) : 2] = left
         for number, tree in enumerate(self.growing):
             if len(tree.depth) < n:
                 self.cap[2 * (self.to_tree + number)] = tree.units
             for reached in tree.depth:
                 self.cap[2 * (self.from_tree + number * n + reached)] = self.endless
+
+    def left(self, a: int, b: int) -> int:
+        """Return the units from a to b that nobody has taken."""
+        return int(self.cap[2 * self.pairs[a, b]])
 
     def add(self, tree: Growth, like: int) -> None:
         """Take in a tree that was split from another."""
@@ -186,7 +188,6 @@ class _Slack:
     def took(self, number: int, a: int, b: int, units: int) -> None:
         """Take note that a tree has taken units of a way."""
         self.cap[2 * self.pairs[a, b]] -= units
-        self.units[self.pairs[a, b]] -= units
         self.cap[2 * (self.from_tree + number * self.ranks + b)] = self.endless
         self.members[number] |= 1 << b
         if len(self.growing[number].depth) == self.ranks:

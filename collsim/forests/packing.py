@@ -6,7 +6,7 @@ Source: "ForestColl: Throughput-Optimal Collective Communications on Heterogeneo
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
@@ -243,7 +243,7 @@ def _best(
 
 def _without_switches(machine: Machine, web: Web) -> None:
     """Take all switches out, those that are far from ranks first, after those that are only passed through."""
-    away = _hops_from(web, machine.ranks)
+    away = web.hops(machine.ranks)
     nodes = {node for pair in web.pieces for node in pair} - set(machine.ranks)
     switches = prune(web, sorted(nodes, key=lambda node: (-away.get(node, 0), node)))
     through = {node for node in switches if len(web.at(node)[0]) == 2}
@@ -278,17 +278,3 @@ def _tree(
             branches.append(Branch(a, b, first, some, tuple(names[::-1] if backwards else names)))
             first += some
     return Tree(root, units, tuple(branches))
-
-
-def _hops_from(web: Web, ranks: list[int]) -> dict[int, int]:
-    after: dict[int, list[int]] = {}
-    for a, b in web.pieces:
-        after.setdefault(a, []).append(b)
-    found, todo = dict.fromkeys(ranks, 0), deque(ranks)
-    while todo:
-        a = todo.popleft()
-        for b in after.get(a, ()):
-            if b not in found:
-                found[b] = found[a] + 1
-                todo.append(b)
-    return found

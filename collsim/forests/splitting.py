@@ -83,7 +83,7 @@ def split_off(web: Web, node: int, turn: int) -> None:
             web.join(src, node, dst, min(web.capacity((src, node)), web.capacity((node, dst))))
         _drop(web, node)
         return
-    away = {a: web.hops(a, without=node) for a in ins}
+    away = {a: web.hops([a], without=node) for a in ins}
     groups: dict[int, list[Pair]] = {}
     for a, b in product(ins, outs):
         if a != b:

@@ -122,13 +122,14 @@ class Web:
         """Go back to an earlier state."""
         self.pieces = {pair: list(pieces) for pair, pieces in saved.items()}
 
-    def hops(self, source: int, without: int = -1) -> dict[int, int]:
-        """Return the pairs on the shortest way from a node to each, past all others but one."""
+    def hops(self, sources: Iterable[int], without: int = -1) -> dict[int, int]:
+        """Return the pairs on the shortest way from the nearest of some nodes to each, past all others but one."""
         after: dict[int, list[int]] = {}
         for a, b in self.pieces:
             if without not in (a, b):
                 after.setdefault(a, []).append(b)
-        found, todo = {source: 0}, deque([source])
+        found = dict.fromkeys(sources, 0)
+        todo = deque(found)
         while todo:
             a = todo.popleft()
             for b in after.get(a, ()):

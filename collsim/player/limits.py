@@ -80,30 +80,5 @@ def _moves(schedule: Schedule) -> int:
 
 
 def check_player_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that `write_player` could not write, before time is spent on a run.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-
-    Returns
-    -------
-    pathlib.Path
-        The file that is meant (links followed).
-
-    Raises
-    ------
-    InputError
-        If the suffix is not that of a page, or there is no such directory, or the path is one.
-
-    Examples
-    --------
-    >>> check_player_path("ring.html").name
-    'ring.html'
-    >>> check_player_path("ring.png")
-    Traceback (most recent call last):
-        ...
-    collsim.errors.InputError: player: ring.png: expected a name that ends in .html or .htm
-    """
+    """Refuse a path for the player that cannot be written, before time is spent; see `collsim.outputs.output_path`."""
     return output_path(path, "player", SUFFIXES)

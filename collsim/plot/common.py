@@ -196,28 +196,7 @@ def percent_ticks(bar: Colorbar) -> None:
 
 
 def check_picture_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that a picture could not be written to, before time is spent on a run.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-
-    Returns
-    -------
-    pathlib.Path
-        The file that is meant (links followed).
-
-    Raises
-    ------
-    InputError
-        If the suffix is not a known one, or there is no such directory, or the path is one.
-
-    Examples
-    --------
-    >>> check_picture_path("timeline.svg").name
-    'timeline.svg'
-    """
+    """Refuse a path for a picture that cannot be written, before time is spent; see `collsim.outputs.output_path`."""
     return output_path(path, "plot", FORMATS)
 
 

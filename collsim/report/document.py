@@ -133,32 +133,7 @@ def report_html(
 
 
 def check_report_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that a report could not be written to, before time is spent on a run.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-
-    Returns
-    -------
-    pathlib.Path
-        The file that is meant (links followed).
-
-    Raises
-    ------
-    InputError
-        If the suffix is not that of a page, or there is no such directory, or the path is one.
-
-    Examples
-    --------
-    >>> check_report_path("report.html").name
-    'report.html'
-    >>> check_report_path("report.pdf")
-    Traceback (most recent call last):
-        ...
-    collsim.errors.InputError: report: report.pdf: expected a name that ends in .html or .htm
-    """
+    """Refuse a path for a report that cannot be written, before time is spent; see `collsim.outputs.output_path`."""
     return output_path(path, "report", SUFFIXES)
 
 

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.flows.classes import mixed
+
 __all__ = ["MOST_TERMINALS", "worst_lengths"]
 
 IntArray = npt.NDArray[np.int64]
@@ -336,14 +338,14 @@ def _colours(graph: _Graph) -> tuple[IntArray, IntArray, IntArray]:
     edge: Hashes = np.array([rates[rate] for rate in graph.capacity], dtype=np.uint64)
     count = 0
     while True:
-        row = _mixed(_mixed(near[:, src], 1) + _mixed(near[:, dst], 2) + _mixed(edge, 3), 4)
+        row = mixed(mixed(near[:, src], 1) + mixed(near[:, dst], 2) + mixed(edge, 3), 4)
         classes = len(np.unique(near)) + len(np.unique(edge)) + len(np.unique(row))
         if classes == count:
             break
         count = classes
         sums = [np.add.reduceat(row[:, order], first, axis=1) for order, first in zip(orders, firsts, strict=True)]
-        near = _mixed(_mixed(near, 5) + _mixed(sums[0], 6) + _mixed(sums[1], 7), 8)
-        edge = _mixed(_mixed(edge, 9) + _mixed(row.sum(axis=0, dtype=np.uint64), 10), 11)
+        near = mixed(mixed(near, 5) + mixed(sums[0], 6) + mixed(sums[1], 7), 8)
+        edge = mixed(mixed(edge, 9) + mixed(row.sum(axis=0, dtype=np.uint64), 10), 11)
     # distances from a terminal to itself come last, so that the others are numbered from 0
     own = np.unique(near[np.arange(graph.terminals), np.arange(graph.terminals)])
     names = np.unique(near)
@@ -354,14 +356,6 @@ def _colours(graph: _Graph) -> tuple[IntArray, IntArray, IntArray]:
         np.unique(edge, return_inverse=True)[1].reshape(-1),
         np.unique(row, return_inverse=True)[1].reshape(-1),
     )
-
-
-def _mixed(values: Hashes, salt: int) -> Hashes:
-    """Return hashes of numbers (the last step of SplitMix64)."""
-    x = values + np.uint64((salt * 0x9E3779B97F4A7C15) % 2**64)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 def _whole(graph: _Graph, lengths: npt.NDArray[np.float64], best: float) -> IntArray:

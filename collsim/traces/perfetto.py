@@ -96,32 +96,7 @@ def write_perfetto(result: Result, path: str | os.PathLike[str]) -> None:
 
 
 def check_trace_path(path: str | os.PathLike[str]) -> Path:
-    """Refuse a path that `write_perfetto` could not write, before time is spent on a run.
-
-    Parameters
-    ----------
-    path
-        The file to write.
-
-    Returns
-    -------
-    pathlib.Path
-        The file that is meant (links followed).
-
-    Raises
-    ------
-    InputError
-        If the suffix is not a known one, or there is no such directory, or the path is one.
-
-    Examples
-    --------
-    >>> check_trace_path("ring.json.gz").name
-    'ring.json.gz'
-    >>> check_trace_path("ring.txt")
-    Traceback (most recent call last):
-        ...
-    collsim.errors.InputError: trace: ring.txt: expected a name that ends in .json or .json.gz
-    """
+    """Refuse a path for a trace that cannot be written, before time is spent; see `collsim.outputs.output_path`."""
     return output_path(path, "trace", (".json", ".json.gz"))
 
 

@@ -28,6 +28,12 @@ INT64_MAX = 2**63 - 1
 PICOSECONDS = 10**12
 
 
+MANY_ROUTES, SAMPLED = 50_000, 64
+"""Of more routes than this so many are looked at first."""
+CROSSED = 48
+"""Bytes that a link of a route takes while routes become stations."""
+
+
 @dataclass(frozen=True, eq=False)
 class Stations:
     """Routes in CSR form, and the stations that they lead through.
@@ -146,12 +152,6 @@ def _refuse_long(topology: Topology, source: Array, sink: Array, channel: Array)
         int(len(source) * hops * CROSSED), f"the routes of {len(source):,} pairs, over some {hops:,.0f} links each,",
         "expected fewer ranks, or an algorithm in which each talks to fewer others",
     )  # fmt: skip
-
-
-MANY_ROUTES, SAMPLED = 50_000, 64
-"""Of more routes than this so many are looked at first."""
-CROSSED = 48
-"""Bytes that a link of a route takes while routes become stations."""
 
 
 def bind_places(
