@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from collsim.errors import InputError, shown
@@ -11,7 +13,7 @@ from collsim.errors import InputError, shown
 __all__ = ["output_path", "part_of", "write_whole"]
 
 LONGEST = 100
-"""Characters of a name that the name of the unfinished file has, which must not get too long."""
+"""Bytes of a name that the name of the unfinished file has, which must not get too long."""
 
 
 def output_path(path: str | os.PathLike[str], what: str, suffixes: Sequence[str]) -> Path:
@@ -43,7 +45,7 @@ def output_path(path: str | os.PathLike[str], what: str, suffixes: Sequence[str]
     try:
         name = os.fsdecode(path)
         target = Path(os.path.realpath(name))
-        is_folder = os.path.isdir(target)
+        is_folder, is_other = os.path.isdir(target), os.path.exists(target) and not os.path.isfile(target)
     except (TypeError, ValueError):  # no path, or one with characters that no file can have
         raise InputError(f"{what}: expected the path of a file, got {shown(path)}") from None
     if not name.lower().endswith(tuple(suffixes)):
@@ -53,6 +55,8 @@ def output_path(path: str | os.PathLike[str], what: str, suffixes: Sequence[str]
         raise InputError(f"{what}: {name}: no such directory; make it first")
     if is_folder:
         raise InputError(f"{what}: {name}: expected a file, got a directory")
+    if is_other:  # it would be replaced
+        raise InputError(f"{what}: {name}: expected a file, got a device or a pipe")
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"{what}: {name}: cannot be written: no permission for the directory")
     return target
@@ -66,7 +70,8 @@ def part_of(target: Path) -> Path:
     >>> part_of(Path("x" * 240 + ".json")).name.startswith(".xxx")
     True
     """
-    return target.with_name(f".{target.name[:LONGEST]}.{os.getpid()}.part")
+    name = os.fsencode(target.name)[:LONGEST].decode(errors="ignore")  # cut within a letter, the rest of it goes
+    return target.with_name(f".{name}.{os.getpid()}.part")
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes | memoryview, what: str) -> None:
@@ -96,10 +101,11 @@ def write_whole(path: str | os.PathLike[str], data: bytes | memoryview, what: st
     part = part_of(target)
     try:
         part.write_bytes(data)
+        if target.is_file():
+            shutil.copymode(target, part)
         os.replace(part, target)
-    except KeyboardInterrupt:
-        part.unlink(missing_ok=True)
-        raise
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError(f"{what}: {os.fsdecode(path)}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):  # it is gone if all went well
+            part.unlink()

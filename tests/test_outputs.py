@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,30 @@ def test_no_trace_is_written_where_one_of_several_cannot_be(tmp_path):
     with pytest.raises(InputError, match=rf"{names[2]}.*: cannot be written: it is a folder"):
         other.to_kineto(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in names[:2]} == before
+
+
+def test_pipes_and_devices_are_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "a.html")
+    (tmp_path / "b.html").symlink_to("/dev/null")
+    for name in ("a.html", "b.html"):
+        with pytest.raises(InputError, match="expected a file, got a device or a pipe"):
+            RUN.to_html(tmp_path / name)
+    assert stat.S_ISFIFO((tmp_path / "a.html").stat().st_mode)
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
+    path = tmp_path / "a.html"
+    path.write_text("old")
+    path.chmod(0o600)
+    RUN.to_html(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.stat().st_size > 100
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_names_are_cut_by_bytes(tmp_path, suffix):
+    path = tmp_path / ("\N{GRINNING FACE}" * 60 + suffix)
+    WRITERS[suffix](path)
+    assert path.stat().st_size > 100
+    assert list(tmp_path.iterdir()) == [path]

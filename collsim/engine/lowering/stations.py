@@ -30,8 +30,8 @@ PICOSECONDS = 10**12
 
 MANY_ROUTES, SAMPLED = 50_000, 64
 """Of more routes than this so many are looked at first."""
-CROSSED = 48
-"""Bytes that a link of a route takes while routes become stations."""
+CROSSED = 200
+"""Bytes that a link of a route takes from here to the records, and to what is told of them."""
 
 
 @dataclass(frozen=True, eq=False)
