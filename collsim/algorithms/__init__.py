@@ -96,6 +96,9 @@ from collsim.algorithms.multitree import (
     multitree_all_reduce,
     multitree_reduce_scatter,
 )
+from collsim.algorithms.nccl_tree import (
+    nccl_tree_all_reduce,
+)
 from collsim.algorithms.neighbour_exchange import (
     neighbour_exchange_all_gather,
     neighbour_exchange_all_reduce,
@@ -229,6 +232,7 @@ __all__ = [
     "multitree_all_reduce",
     "multitree_reduce_scatter",
     "nccl_p2p_all_to_all",
+    "nccl_tree_all_reduce",
     "neighbour_exchange_all_gather",
     "neighbour_exchange_all_reduce",
     "neighbour_exchange_reduce_scatter",

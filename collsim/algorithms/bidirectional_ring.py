@@ -5,10 +5,8 @@ Uses both directions of full-duplex neighbour links, so it takes half the time o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from collsim.algorithms.registry import algorithm
-from collsim.algorithms.ring import rings
+from collsim.algorithms.ring import Order, rings
 from collsim.schedule import Schedule
 
 __all__ = ["bidirectional_ring_all_gather", "bidirectional_ring_all_reduce", "bidirectional_ring_reduce_scatter"]
@@ -17,9 +15,7 @@ WAYS = (1, -1)
 
 
 @algorithm("all_reduce", "bidirectional_ring")
-def bidirectional_ring_all_reduce(
-    ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
-) -> Schedule:
+def bidirectional_ring_all_reduce(ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1) -> Schedule:
     """Two rings of opposite direction, each with half of the message.
 
     Time on links of latency alpha and bandwidth B a direction: ``2(N-1)(alpha + S/(2 N B))``.
@@ -29,7 +25,8 @@ def bidirectional_ring_all_reduce(
     ranks
         Any number from 1.
     order
-        Ranks in ring order; ``range(ranks)`` if not given (`collsim.run` takes the topology's).
+        Ranks in ring order, or one such order for each channel; ``range(ranks)`` if not given (`collsim.run` takes the
+        topology's).
     channels, slices
         As in `collsim.algorithms.ring_all_reduce`.
 
@@ -60,7 +57,7 @@ def bidirectional_ring_all_reduce(
 
 @algorithm("reduce_scatter", "bidirectional_ring")
 def bidirectional_ring_reduce_scatter(
-    ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
+    ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1
 ) -> Schedule:
     """Two rings of opposite direction: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
 
@@ -73,9 +70,7 @@ def bidirectional_ring_reduce_scatter(
 
 
 @algorithm("all_gather", "bidirectional_ring")
-def bidirectional_ring_all_gather(
-    ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
-) -> Schedule:
+def bidirectional_ring_all_gather(ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1) -> Schedule:
     """Two rings of opposite direction: ``(N-1)(alpha + S/(2 N B))``. Parameters as in the all_reduce.
 
     Examples

@@ -17,17 +17,19 @@ from collsim.algorithms.common import at_least_one, from_root, rank_order, refus
 from collsim.algorithms.pacing import queued
 from collsim.algorithms.registry import algorithm
 from collsim.collective import Collective
+from collsim.errors import AlgorithmError
 from collsim.schedule import Schedule, ScheduleBuilder
 
 __all__ = ["ring_all_gather", "ring_all_reduce", "ring_broadcast", "ring_reduce", "ring_reduce_scatter", "rings"]
 
 Array = npt.NDArray[Any]
+Order = Sequence[int] | Sequence[Sequence[int]] | None
 
 
 def rings(
     operation: str,
     ranks: int,
-    order: Sequence[int] | None,
+    order: Order,
     directions: Sequence[int],
     channels: int,
     slices: int,
@@ -39,7 +41,7 @@ def rings(
     """
     at_least_one(channels=channels, slices=slices)
     refuse_rows(ranks * channels * slices * len(directions))
-    ring = rank_order(ranks, order)
+    orders = _orders(ranks, order, channels)
     collective = Collective(operation, ranks)
     lanes = channels * len(directions)
     window = ranks * slices
@@ -48,26 +50,42 @@ def rings(
     else:
         # a block belongs to a rank: position -> rank, then lane, then slice
         lane, position, part = (a.ravel() for a in np.indices((lanes, ranks, slices)))
-        places = ((ring[position] * lanes + lane) * slices + part).tolist()
+        places = ((orders[lane // len(directions), position] * lanes + lane) * slices + part).tolist()
     b = ScheduleBuilder(collective, lanes * window, order=places)
     position = np.arange(ranks)
     with b.repeat(ranks - 1 if operation != "all_gather" else 0, window=window):
         for part in range(slices):
             for lane in range(lanes):
                 way = directions[lane % len(directions)]
+                channel = lane // len(directions)
                 chunk = (lane * ranks + (position - way) % ranks) * slices + part
-                b.reduce(ring, np.roll(ring, -way), chunk, channel=lane // len(directions), shift=-way * slices)
+                ring = orders[channel]
+                b.reduce(ring, np.roll(ring, -way), chunk, channel=channel, shift=-way * slices)
     with b.repeat(ranks - 1 if operation != "reduce_scatter" else 0, window=window):
         for part in range(slices):
             for lane in range(lanes):
                 way = directions[lane % len(directions)]
+                channel = lane // len(directions)
                 chunk = (lane * ranks + position) * slices + part
-                b.copy(ring, np.roll(ring, -way), chunk, channel=lane // len(directions), shift=-way * slices)
+                ring = orders[channel]
+                b.copy(ring, np.roll(ring, -way), chunk, channel=channel, shift=-way * slices)
     return b.build()
 
 
+def _orders(ranks: int, order: Order, channels: int) -> Array:
+    """Return the ring of each channel, one row a channel."""
+    if not isinstance(order, (list, tuple, np.ndarray)) or not len(order) or not np.ndim(order[0]):
+        return np.tile(rank_order(ranks, order), (channels, 1))  # type: ignore[arg-type]
+    if len(order) != channels:
+        raise AlgorithmError(
+            f"order: expected a ring for each of the {channels} channels, or one for all, got {len(order)}; "
+            f"give channels={len(order)}"
+        )
+    return np.stack([rank_order(ranks, ring) for ring in order])
+
+
 @algorithm("all_reduce", "ring")
-def ring_all_reduce(ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1) -> Schedule:
+def ring_all_reduce(ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1) -> Schedule:
     """Ring all_reduce: N-1 steps that reduce, then N-1 steps that copy.
 
     Time on links of latency alpha and bandwidth B: ``2(N-1)(alpha + S/(N B))``, plus ``(N-1) S/N gamma`` for reducing.
@@ -77,7 +95,8 @@ def ring_all_reduce(ranks: int, *, order: Sequence[int] | None = None, channels:
     ranks
         Any number from 1.
     order
-        Ranks in ring order; ``range(ranks)`` if not given (`collsim.run` takes the topology's).
+        Ranks in ring order; ``range(ranks)`` if not given (`collsim.run` takes the topology's). Or one such order for
+        each channel, as NCCL builds its rings (`collsim.formats.read_nccl_log` reads them).
     channels
         Rings side by side, each with its share of the message.
     slices
@@ -103,9 +122,7 @@ def ring_all_reduce(ranks: int, *, order: Sequence[int] | None = None, channels:
 
 
 @algorithm("reduce_scatter", "ring")
-def ring_reduce_scatter(
-    ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1
-) -> Schedule:
+def ring_reduce_scatter(ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1) -> Schedule:
     """Ring reduce_scatter: in step s position p sends chunk p-1-s, which the next one adds to its own.
 
     Time: ``(N-1)(alpha + S/(N B) + S/N gamma)``. Parameters as in `ring_all_reduce`.
@@ -119,7 +136,7 @@ def ring_reduce_scatter(
 
 
 @algorithm("all_gather", "ring")
-def ring_all_gather(ranks: int, *, order: Sequence[int] | None = None, channels: int = 1, slices: int = 1) -> Schedule:
+def ring_all_gather(ranks: int, *, order: Order = None, channels: int = 1, slices: int = 1) -> Schedule:
     """Ring all_gather: in step s position p sends chunk p-s.
 
     Time: ``(N-1)(alpha + S/(N B))``. Parameters as in `ring_all_reduce`.
