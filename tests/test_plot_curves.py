@@ -14,7 +14,8 @@ from matplotlib.colors import to_hex
 
 import collsim
 from collsim.errors import CollsimError, InputError
-from collsim.plot import bandwidth_curve, cost_breakdown, read_nccl_tests
+from collsim.formats import read_nccl_tests
+from collsim.plot import bandwidth_curve, cost_breakdown
 from collsim.plot.common import IDLE
 from collsim.topology import fat_tree, ring, switch
 
@@ -157,10 +158,10 @@ def test_keywords_reach_the_lines() -> None:
         ([], None, "bandwidth_curve: nothing to draw, there are no results"),
         ([1], None, "bandwidth_curve: expected a Comparison, names and results, or results, got int"),
         ({"ring": [1]}, None, "bandwidth_curve: ring: expected results, got int"),
-        (None, [(1, 2, 3)], "measured: measured: expected pairs of bytes and bytes/s, or the path of a log"),
+        (None, [(1, 2, 3)], "measured: measured: expected pairs of bytes and bytes/s, or a log or the path of one"),
         (None, {"x": [(-1, 2)]}, "measured: x: expected pairs of positive bytes and bytes/s, got [(-1, 2)]"),
         (None, [(8, float("nan"))], "expected pairs of positive bytes and bytes/s"),
-        (None, "nowhere.log", "measured: nowhere.log: cannot be read: No such file or directory"),
+        (None, "nowhere.log", "nowhere.log: expected a log of nccl-tests, got no such file"),
     ],
 )
 def test_what_cannot_be_drawn_is_said_in_one_line(results: Any, measured: Any, message: str) -> None:
@@ -176,33 +177,26 @@ def test_operations_are_not_mixed() -> None:
         bandwidth_curve(given)
 
 
-def test_logs_of_nccl_tests_are_read(tmp_path: Path) -> None:
+def test_logs_are_taken_as_paths_and_as_values(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(LOG)
-    assert read_nccl_tests(path) == [(1024, 0.14e9), (2**20, 52.28e9), (2**30, pytest.approx(434.86e9))]
-    # programs without a reduction left columns of their rows empty
+    log = read_nccl_tests(path)
+    for given in (path, str(path), log, {"measured": log}, log.points("all_reduce")):
+        points = line(bandwidth_curve(compared(), measured=given), "measured")
+        np.testing.assert_allclose(points.get_ydata(), [0.14, 52.28, 434.86])
+        np.testing.assert_array_equal(points.get_xdata(), [1024, 2**20, 2**30])
+    # of a log the tables of the operation are shown; what is measured in place only is shown as that
+    result = collsim.run("all_gather", SWITCH, "1MiB", algorithm="ring")
+    with pytest.raises(InputError, match=r"log: expected a table of all_gather, got all_reduce \(line"):
+        bandwidth_curve(result, measured=log)
     path.write_text(
-        "#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n"
-        "     1048576        131072   float            30.50   34.38   30.08  0e+00    30.10   34.84   30.48  0e+00\n"
+        "#   in-place\n# size count type redop root time algbw busbw #wrong\n"
+        "1048576 262144 float sum -1 10 104.9 183.5 0\n"
     )
-    assert read_nccl_tests(str(path)) == [(2**20, 30.08e9)]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected a table of nccl-tests, with a line that names the columns size and busbw, found none"),
-        ("1024 1 2 3\n", "expected a table of nccl-tests"),
-        (LOG.replace("52.28", "x"), ":7: expected a number for busbw, got 'x'"),
-    ],
-)
-def test_logs_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "log"
-    path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_nccl_tests(path)
-    assert message in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert line(bandwidth_curve(compared(), measured=path), "measured").get_ydata() == [183.5]
+    path.write_text("# size time algbw busbw\n0 10 0 0\n")
+    with pytest.raises(InputError, match="log: expected rows of all_reduce with a size and a busbw, got none"):
+        bandwidth_curve(compared(), measured=path)
 
 
 # -- what time goes to -----------------------------------------------------------------------------------------------
@@ -298,10 +292,3 @@ def test_messages_of_no_bytes_have_no_bandwidth():
     topology = collsim.topology.ring(4, bandwidth="50GB/s", latency="1us")
     with pytest.raises(InputError, match="expected sizes of at least 1 byte, got 0"):
         bandwidth_curve([collsim.run("all_reduce", topology, 0, "ring")])
-
-
-def test_prose_that_names_size_and_busbw_is_no_table(tmp_path):
-    log = tmp_path / "log"
-    log.write_text("# a log line that tells of size and busbw\n 1 2 3\n")
-    with pytest.raises(InputError, match="expected a table of nccl-tests"):
-        read_nccl_tests(log)

@@ -14,8 +14,8 @@ import pytest
 
 import collsim.topology
 from collsim.errors import TopologyError
-from collsim.topology import Topology
-from collsim.topology.file import load_topology, loads
+from collsim.topology import Topology, load_topology
+from collsim.topology.file import loads
 
 LINK = "bandwidth: 50GB/s, latency: 1us"
 

@@ -74,14 +74,18 @@ def rings(
 
 def _orders(ranks: int, order: Order, channels: int) -> Array:
     """Return the ring of each channel, one row a channel."""
-    if not isinstance(order, (list, tuple, np.ndarray)) or not len(order) or not np.ndim(order[0]):
+    try:
+        nested = order is not None and all(len(ring) == ranks for ring in order)  # type: ignore[arg-type]
+    except TypeError:  # ranks, or no list at all
+        nested = False
+    if order is None or not nested or not len(order):
         return np.tile(rank_order(ranks, order), (channels, 1))  # type: ignore[arg-type]
     if len(order) != channels:
         raise AlgorithmError(
             f"order: expected a ring for each of the {channels} channels, or one for all, got {len(order)}; "
             f"give channels={len(order)}"
         )
-    return np.stack([rank_order(ranks, ring) for ring in order])
+    return np.stack([rank_order(ranks, ring) for ring in order])  # type: ignore[arg-type]
 
 
 @algorithm("all_reduce", "ring")

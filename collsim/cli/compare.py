@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from collsim import algorithms
 from collsim.algorithms.registry import Maker
@@ -22,7 +22,10 @@ from collsim.errors import AlgorithmError, InputError, one_of
 from collsim.topology import load_topology
 from collsim.units import format_size
 
-__all__ = ["compare", "in_words"]
+if TYPE_CHECKING:
+    from collsim.cli.measured import Measured
+
+__all__ = ["WIDTH", "compare", "in_words", "note", "short", "us"]
 
 WIDTH = 120
 PLACES = ("fastest", "second", "third")
@@ -38,9 +41,23 @@ def compare(arguments: argparse.Namespace) -> int:
     operation = one_of("OPERATION", arguments.operation, OPERATIONS)
     dtype = one_of("-d", arguments.datatype, DTYPES)
     one_of("--network", arguments.network, NETWORKS)
-    todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
+    if arguments.plot is not None:
+        from collsim.plot import check_picture_path
+
+        check_picture_path(arguments.plot)
+    if arguments.in_place and arguments.measured is None:
+        raise InputError("--in-place: expected --measured beside it: it chooses between the times of a log")
+    measured = None
+    if arguments.measured is None:
+        todo = sizes(arguments.minbytes, arguments.maxbytes, arguments.stepfactor, DTYPES[dtype])
     topology = load_topology(arguments.topology)
     root = root_of(arguments.root, topology.n_ranks)
+    if arguments.measured is not None:
+        from collsim.cli.measured import read_measured
+
+        measured = read_measured(arguments, operation, topology)
+        todo, dtype = list(measured.rows), measured.dtype
+        root = root_of(str(measured.root), topology.n_ranks)
     makers = _makers(operation, arguments.algorithm)
     with progress(operation) as pulse, stages() as stage:
         found = compare_algorithms(
@@ -50,11 +67,32 @@ def compare(arguments: argparse.Namespace) -> int:
     if not found.results:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in found.unfit.items())
         raise AlgorithmError(f"no algorithm fits {topology.name}: {reasons}")
+    if arguments.plot is not None:
+        _plot(found, measured, arguments)
     if arguments.json:
-        print(json.dumps(_document(found, arguments), indent=2, allow_nan=False))
+        print(json.dumps(_document(found, arguments, measured), indent=2, allow_nan=False))
+        return 0
+    if measured is not None:
+        from collsim.cli.measured_table import print_measured
+
+        print_measured(found, measured, arguments)
     else:
         _print(found, arguments)
+    if arguments.plot is not None:
+        print(f"# plot     {arguments.plot}")
     return 0
+
+
+def _plot(found: Comparison, measured: Measured | None, arguments: argparse.Namespace) -> None:
+    from collsim.plot import bandwidth_curve, save_picture
+
+    if measured is None:
+        save_picture(bandwidth_curve(found), arguments.plot)
+        return
+    from collsim.cli.measured import curves_of
+
+    curves = curves_of(found, measured, arguments.algorithm)
+    save_picture(bandwidth_curve(curves, measured=measured.points), arguments.plot)
 
 
 def _makers(operation: str, chosen: str | None) -> dict[str, Maker]:
@@ -92,25 +130,25 @@ def _print(found: Comparison, arguments: argparse.Namespace) -> None:
         units += f"  {'':<{width}} {'(us)':>7}" + (f" {'(%)':>5}" if wide or not i else "")
     print(f"{head}\n{units}")
     for (size, groups), labels in zip(rows, shown, strict=True):
-        line = f"{format_size(size):>8} " + (f"{_us(groups[0][0][1].bound):>8}" if groups else f"{'N/A':>8}")
+        line = f"{format_size(size):>8} " + (f"{us(groups[0][0][1].bound):>8}" if groups else f"{'N/A':>8}")
         for i, (label, width) in enumerate(zip(labels, widths, strict=False)):
             result = groups[i][0][1]
-            line += f"  {label:<{width}} {_us(result.time):>7}"
+            line += f"  {label:<{width}} {us(result.time):>7}"
             line += f" {100 * result.efficiency:>5.1f}" if wide or not i else ""
         print(line.rstrip())
     if arguments.all:
         _print_factors(found)
     print("#")
     if any(" +" in label for labels in shown for label in labels):
-        _note("+n", "n more algorithms take the same time, within 0.01 %")
-    _note("fastest", in_words(found))
+        note("+n", "n more algorithms take the same time, within 0.01 %")
+    note("fastest", in_words(found))
     by_reason: dict[str, list[str]] = {}
     for name, reason in found.unfit.items():
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        _note("unfit", f"{', '.join(names)}: {reason}")
+        note("unfit", f"{', '.join(names)}: {reason}")
     if not arguments.all and len(found.results) > len(PLACES):
-        _note("all", "how much longer each of the others takes is shown with --all, everything with --json")
+        note("all", "how much longer each of the others takes is shown with --all, everything with --json")
 
 
 def _groups(found: Comparison, size: int, lead: str | None) -> list[Group]:
@@ -146,7 +184,7 @@ def _print_factors(found: Comparison) -> None:
     print("#\n# times the time of the fastest:")
     for start in range(0, len(found.sizes), COLUMNS):
         part = found.sizes[start : start + COLUMNS]
-        print(f"#{'':<{width}} " + "".join(f"{_short(size):>5}" for size in part))
+        print(f"#{'':<{width}} " + "".join(f"{short(size):>5}" for size in part))
         for name in order:
             print(f"  {name:<{width}}" + "".join(f"{_factor(factors[name].get(size)):>5}" for size in part))
 
@@ -159,8 +197,8 @@ def _factor(factor: float | None) -> str:
     return f"{factor:.0f}" if factor < 999.5 else ">999"
 
 
-def _short(size: int) -> str:
-    """Write a size as nccl-tests takes it."""
+def short(size: int) -> str:
+    """Return a size as nccl-tests takes it."""
     return format_size(size).removesuffix("B").removesuffix("i")
 
 
@@ -196,8 +234,8 @@ def as_fast(found: Comparison, first: int, last: int, name: str) -> list[str]:
     return [other for other in best[0] if other != name and all(other in names for names in best)]
 
 
-def _us(seconds: float) -> str:
-    """Microseconds in seven characters (more from ten seconds on), as ``run`` prints them."""
+def us(seconds: float) -> str:
+    """Return microseconds in seven characters (more from ten seconds on), as ``run`` prints them."""
     us = seconds * 1e6
     if us >= 9999.95:
         return f"{us:.0f}"
@@ -208,7 +246,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _note(label: str, text: str) -> None:
+def note(label: str, text: str) -> None:
+    """Print a note below a table."""
     indent = "#" + " " * 10
     lines = textwrap.wrap(text, WIDTH - len(indent), break_long_words=False, break_on_hyphens=False)
     print(f"# {label:<9}{lines[0]}")
@@ -216,17 +255,30 @@ def _note(label: str, text: str) -> None:
         print(f"{indent}{line}")
 
 
-def _document(found: Comparison, arguments: argparse.Namespace) -> dict[str, Any]:
+def _document(found: Comparison, arguments: argparse.Namespace, measured: Measured | None) -> dict[str, Any]:
+    given: dict[str, Any] = {} if arguments.plot is None else {"plot": arguments.plot}
+    if measured is not None:
+        from collsim.cli.measured import document
+
+        given["measured"] = document(found, measured)
+
+    def fields(size: int, name: str, result: Result) -> dict[str, Any]:
+        if measured is None:
+            return _fields(name, result)
+        return {**_fields(name, result), "error": result.time / measured.rows[size].time - 1}
+
+    root = int(arguments.root) if measured is None else measured.root
     return {
         "topology": found.topology.name,
         "operation": found.operation,
         "network": found.network,
         "ranks": found.topology.n_ranks,
-        "datatype": arguments.datatype,
-        **({"root": int(arguments.root)} if found.operation in ROOTED else {}),
+        "datatype": arguments.datatype if measured is None else measured.dtype,
+        **({"root": root} if found.operation in ROOTED else {}),
+        **given,
         "parameters": {name: _parameters(by_size) for name, by_size in found.results.items()},
         "results": [
-            {"size": size, "ranking": [_fields(name, result) for name, result in found.ranking(size)]}
+            {"size": size, "ranking": [fields(size, name, result) for name, result in found.ranking(size)]}
             for size in found.sizes
         ],
         "crossovers": [

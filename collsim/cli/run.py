@@ -6,11 +6,13 @@ import argparse
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from collsim import algorithms
+from collsim.cli.built import built_by_nccl
 from collsim.cli.data import count_wrong
 from collsim.cli.notes import notes
 from collsim.cli.progress import progress
@@ -29,6 +31,20 @@ from collsim.engine.simulate import (
     simulate,
 )
 from collsim.errors import AlgorithmError, InputError, did_you_mean, one_of
+from collsim.formats.nccl_tests_out import (
+    Line,
+    Setup,
+    check_nccl_tests_path,
+    devices,
+    format_foot,
+    format_head,
+    format_line,
+    line_of,
+    program_of,
+    rounded_size,
+    title_of,
+    write_nccl_tests,
+)
 from collsim.schedule import Schedule
 from collsim.schedule.check import Proof, check
 from collsim.topology import Topology, load_topology
@@ -41,7 +57,8 @@ MOST_SHOWN = 16
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate and print a table or JSON."""
+    """Simulate and print a table, the log of nccl-tests or JSON."""
+    started = datetime.now()
     # all that can be refused without work is refused before any is done
     one_of("OPERATION", arguments.operation, OPERATIONS)
     dtype = one_of("-d", arguments.datatype, DTYPES)
@@ -63,9 +80,17 @@ def run(arguments: argparse.Namespace) -> int:
         from collsim.traces import check_trace_path
 
         check_trace_path(arguments.trace)
+    if arguments.nccl_tests or arguments.output_file is not None:
+        program_of(arguments.operation)
+    if arguments.nccl_tests and arguments.json:
+        raise InputError("--nccl-tests: expected it or --json, got both; -J writes the JSON of nccl-tests")
+    if arguments.output_file is not None:
+        check_nccl_tests_path(arguments.output_file)
     wanted = any(path is not None for path in (arguments.plot, arguments.html, arguments.trace))
     topology = load_topology(arguments.topology)
     schedule = schedule_of(arguments, topology, parameters)
+    if arguments.nccl_tests:
+        todo = [rounded_size(size, schedule.collective, DTYPES[dtype]) for size in todo]
     engine = engine_for(schedule, arguments.engine)
     refuse_large(schedule, engine)
     if arguments.html is not None:
@@ -73,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         refuse_beyond_player(schedule, topology)
     proof = None if arguments.no_check else check(schedule)
+    low, high = _limits(arguments.minbytes, arguments.maxbytes)
+    setup = Setup(low, high, int(arguments.stepfactor), checked=proof is not None)
 
     def row(size: int) -> Row:
         with progress(format_size(size)) as pulse:
@@ -97,18 +124,33 @@ def run(arguments: argparse.Namespace) -> int:
         replace(largest.result, checked=proof).to_html(arguments.html)
     if arguments.trace is not None:
         largest.result.to_perfetto(arguments.trace)
+    rows: Iterable[Row] = _rows(todo, row, largest)
+    if arguments.output_file is not None:
+        rows = list(rows)
+        results, wrong = [row.result for row in rows], [row.wrong for row in rows]
+        write_nccl_tests(results, arguments.output_file, dtype=dtype, wrong=wrong, setup=setup, started=started)
     if arguments.json:
-        rows = [*map(row, todo[:-1]), largest]
+        rows = list(rows)
         print(json.dumps(_document(arguments, topology, rows), indent=2, allow_nan=False))
+    elif arguments.nccl_tests:
+        rows = _print_nccl_tests(rows, setup, largest)
     else:
-        rows = _print_table(arguments, todo, row, largest, proof)
+        rows = _print_table(arguments, rows, largest, proof)
         if arguments.plot is not None:
             print(f"# plot     {arguments.plot} (the largest size)")
         if arguments.html is not None:
             print(f"# html     {arguments.html} (the largest size; open it in a browser)")
         if arguments.trace is not None:
             print(f"# trace    {arguments.trace} (the largest size; open it at https://ui.perfetto.dev)")
+        if arguments.output_file is not None:
+            print(f"# json     {arguments.output_file} (as nccl-tests -J writes it)")
     return 1 if any(row.wrong for row in rows) else 0
+
+
+def _rows(todo: Sequence[int], row: Callable[[int], Row], largest: Row) -> Iterator[Row]:
+    """Yield the rows of all sizes; that of the largest one is there already."""
+    yield from map(row, todo[:-1])
+    yield largest
 
 
 def sizes(smallest: str | None, largest: str | None, factor: str, element_size: int) -> list[int]:
@@ -121,8 +163,7 @@ def sizes(smallest: str | None, largest: str | None, factor: str, element_size: 
     >>> sizes("1M", None, "2", 4)[0]
     1048576
     """
-    low = _size("-b", smallest if smallest is not None else "32M")
-    high = _size("-e", largest) if largest is not None else max(low, _size("-e", "32M"))
+    low, high = _limits(smallest, largest)
     if low < element_size:
         raise InputError(f"-b: expected at least {element_size} bytes (one element), got {low}")
     if high < low:
@@ -134,6 +175,12 @@ def sizes(smallest: str | None, largest: str | None, factor: str, element_size: 
     while found[-1] * step <= high:
         found.append(found[-1] * step)
     return [size - size % element_size for size in found]
+
+
+def _limits(smallest: str | None, largest: str | None) -> tuple[int, int]:
+    """Return the bytes that ``-b`` and ``-e`` ask for."""
+    low = _size("-b", smallest if smallest is not None else "32M")
+    return low, _size("-e", largest) if largest is not None else max(low, _size("-e", "32M"))
 
 
 def _size(flag: str, text: str) -> int:
@@ -198,6 +245,8 @@ def schedule_of(arguments: argparse.Namespace, topology: Topology, parameters: d
     for reserved in {"ranks", "root"} & set(parameters):
         hint = "give --root" if reserved == "root" else "the topology has its own"
         raise InputError(f"-p: {reserved} is not a parameter: {hint}")
+    if (log := getattr(arguments, "nccl_log", None)) is not None:
+        parameters = {**parameters, **built_by_nccl(log, operation, name, ranks, parameters)}
     try:
         if ":" not in name:
             return schedule_for(operation, name, topology, root, parameters)
@@ -246,6 +295,7 @@ def _document(arguments: argparse.Namespace, topology: Topology, rows: Sequence[
         **({} if arguments.plot is None else {"plot": arguments.plot}),
         **({} if arguments.html is None else {"html": arguments.html}),
         **({} if arguments.trace is None else {"trace": arguments.trace}),
+        **({} if arguments.output_file is None else {"output_file": arguments.output_file}),
         "results": [_fields(row) for row in rows],
     }
 
@@ -271,9 +321,20 @@ def _fields(row: Row) -> dict[str, Any]:
     }
 
 
-def _print_table(
-    arguments: argparse.Namespace, todo: Sequence[int], row: Callable[[int], Row], last: Row, proof: Proof | None
-) -> list[Row]:
+def _print_nccl_tests(found: Iterable[Row], setup: Setup, last: Row) -> list[Row]:
+    """Print what nccl-tests prints, and no notes: its readers may trip over more."""
+    print(format_head(setup, devices(last.result.topology), title_of(last.result)), end="")
+    rows: list[Row] = []
+    lines: list[Line] = []
+    for row in found:
+        rows.append(row)
+        lines.append(line_of(row.result, row.dtype, row.wrong))
+        print(format_line(lines[-1]), flush=True)
+    print(format_foot(lines), end="")
+    return rows
+
+
+def _print_table(arguments: argparse.Namespace, found: Iterable[Row], last: Row, proof: Proof | None) -> list[Row]:
     r = last.result
     ranks = f"{r.schedule.ranks} rank{'s' * (r.schedule.ranks > 1)}"
     synchronous = ", a barrier after each step" if r.synchronous else ""
@@ -282,11 +343,9 @@ def _print_table(
         print(f"# parameters: {' '.join(f'{key}={_short(value)}' for key, value in r.schedule.parameters.items())}")
     print(HEADER)
     rows = []
-    for size in todo[:-1]:
-        rows.append(row(size))
-        print(format_row(rows[-1]), flush=True)
-    rows.append(last)
-    print(format_row(last))
+    for row in found:
+        rows.append(row)
+        print(format_row(row), flush=True)
     if proof is not None:
         wrong = sum(row.wrong or 0 for row in rows)
         print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")

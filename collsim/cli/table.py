@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from collsim.engine.result import Result
+from collsim.formats.nccl_tests_out import count_of, format_start, format_time
 
 __all__ = ["HEADER", "Row", "format_row"]
 
@@ -44,13 +45,6 @@ class Row:
         return None if theory is None or not theory else self.result.time / float(theory) - 1
 
 
-def _time(us: float) -> str:
-    """Microseconds in seven characters (more from ten seconds on), as nccl-tests prints them."""
-    if us >= 9999.95:
-        return f"{us:.0f}"
-    return f"{us:.1f}" if us >= 99.995 else f"{us:.2f}"
-
-
 def _fitting(value: float, width: int, sign: str = "") -> str:
     """Two decimals, or as many as fit into the width."""
     for decimals in (2, 1):
@@ -64,17 +58,16 @@ def format_row(row: Row) -> str:
     """Return a line of the table."""
     r = row.result
     c = r.schedule.collective
-    count = r.size // r.element_size // (c.ranks if c.is_blocked else 1)
     redop = "sum" if c.reduces else "none"
     root = c.root if c.is_rooted else -1
     wrong = "N/A" if row.wrong is None else row.wrong
     # a difference that is the formula's fault, not the machine's, is marked: the notes say why
     is_rough = r.theory is not None and not r.theory.holds and abs(row.error or 0) >= 0.005
-    theory = "N/A" if r.theory is None else "~" * is_rough + _time(r.theory * 1e6)
+    theory = "N/A" if r.theory is None else "~" * is_rough + format_time(r.theory * 1e6).strip()
     # rounded first, so that no error is a negative zero
     error = "N/A" if row.error is None else _fitting(round(100 * row.error, 2) + 0.0, 6, "+")
     return (
-        f"{r.size:>12}  {count:>12}  {row.dtype:>8}  {redop:>6}  {root:>6}  {_time(r.time * 1e6):>7}  "
+        f"{format_start(r.size, count_of(r), row.dtype, redop, root)}  {format_time(r.time * 1e6)}  "
         f"{_fitting(r.algbw / 1e9, 6):>6}  {_fitting(r.busbw / 1e9, 6):>6}  {wrong:>5}  {theory:>7}  {error:>6}  "
-        f"{_time(r.bound * 1e6):>7}  {_fitting(100 * r.efficiency, 6):>6}"
+        f"{format_time(r.bound * 1e6)}  {_fitting(100 * r.efficiency, 6):>6}"
     )

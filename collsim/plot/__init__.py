@@ -8,7 +8,7 @@ from __future__ import annotations
 from collsim.plot.common import check_picture_path, save_picture
 from collsim.plot.contributions import chunk_grid
 from collsim.plot.costs import cost_breakdown
-from collsim.plot.curves import bandwidth_curve, read_nccl_tests
+from collsim.plot.curves import bandwidth_curve
 from collsim.plot.heatmap import link_heatmap
 from collsim.plot.layout import node_positions
 from collsim.plot.machine import topology
@@ -22,7 +22,6 @@ __all__ = [
     "cost_breakdown",
     "link_heatmap",
     "node_positions",
-    "read_nccl_tests",
     "save_picture",
     "save_timeline",
     "timeline",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +19,14 @@ if TYPE_CHECKING:
 
     from collsim.engine.compare import Comparison
     from collsim.engine.result import Result
+    from collsim.formats.nccl_tests import NcclTests
 
-__all__ = ["bandwidth_curve", "read_nccl_tests"]
+__all__ = ["bandwidth_curve"]
 
 Array = npt.NDArray[Any]
 Points = Sequence[tuple[float, float]]
 Curves = dict[str, list["Result"]]
+Measured = Union[Points, str, "os.PathLike[str]", "NcclTests"]
 
 MOST_CURVES = 8  # algorithms with a colour of their own
 MOST_ABOVE = 3  # times the highest point that the axis goes up to the bound
@@ -37,7 +38,7 @@ MEASURED_MARKS = "oD^vP*X"
 def bandwidth_curve(
     comparison: Comparison | Mapping[str, Iterable[Result]] | Iterable[Result],
     *,
-    measured: Points | str | os.PathLike[str] | Mapping[str, Points | str | os.PathLike[str]] | None = None,
+    measured: Measured | Mapping[str, Measured] | None = None,
     ax: Axes | None = None,
     **kwargs: Any,
 ) -> Axes:
@@ -49,7 +50,9 @@ def bandwidth_curve(
         What `collsim.compare` found; or names and the results of each at several sizes; or just results, which are told
         apart by their algorithm. Records are not needed.
     measured
-        Points on top: (bytes, bytes a second of busbw), or the path of a log of nccl-tests; or names and such.
+        Points on top: (bytes, bytes a second of busbw), or the path of a log of nccl-tests, or what
+        `collsim.formats.read_nccl_tests` returned; or names and such. Of a log the tables of the operation are taken,
+        out of place if that was measured.
     ax
         Where to draw; without it a figure of its own is made.
     **kwargs
@@ -77,7 +80,7 @@ def bandwidth_curve(
     ['ring', 'tree', 'measured', 'not possible']
     """
     curves = _curves(comparison)
-    points = _measured(measured)
+    points = _measured(measured, next(iter(curves.values()))[0].operation)
     if any(not result.size for results in curves.values() for result in results):
         raise InputError("bandwidth_curve: expected sizes of at least 1 byte, got 0: such a message has no bandwidth")
     if ax is None:
@@ -154,7 +157,7 @@ def _curves(given: Any) -> Curves:
     return curves
 
 
-def _measured(given: Any) -> dict[str, list[tuple[float, float]]]:
+def _measured(given: Any, operation: str) -> dict[str, list[tuple[float, float]]]:
     """Return what was measured by name."""
     if given is None:
         return {}
@@ -162,58 +165,29 @@ def _measured(given: Any) -> dict[str, list[tuple[float, float]]]:
         given = {"measured": given}
     found = {}
     for name, points in given.items():
-        if isinstance(points, (str, os.PathLike)):
-            points = read_nccl_tests(points)
+        points = _of_log(points, operation)
         try:
             listed = [(float(size), float(rate)) for size, rate in points]
         except (TypeError, ValueError):
-            raise InputError(
-                f"measured: {name}: expected pairs of bytes and bytes/s, or the path of a log, got {shown(points)}"
-            ) from None
+            what = "pairs of bytes and bytes/s, or a log or the path of one"
+            raise InputError(f"measured: {name}: expected {what}, got {shown(points)}") from None
         if not listed or not all(size > 0 and 0 <= rate < float("inf") for size, rate in listed):
             raise InputError(f"measured: {name}: expected pairs of positive bytes and bytes/s, got {shown(points)}")
         found[str(name)] = sorted(listed)
     return found
 
 
-def read_nccl_tests(path: str | os.PathLike[str]) -> list[tuple[int, float]]:
-    """Return (bytes, busbw in bytes a second) of each row of the table that nccl-tests prints.
+def _of_log(given: Any, operation: str) -> Any:
+    """Return the points of a log or of the path of one, and anything else as it is."""
+    from collsim.formats.nccl_tests import NcclTests, read_nccl_tests
 
-    The first busbw of a row is taken, the one out of place. Other lines, such as those of NCCL's log, are passed over.
-
-    Parameters
-    ----------
-    path
-        A file with what a program such as ``all_reduce_perf`` printed.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or no table is in it.
-    """
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"measured: {os.fspath(path)}: cannot be read: {error.strerror}") from error
-    found: list[tuple[int, float]] = []
-    at_size, from_end, width = -1, 0, 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.replace("#wrong", "wrong").replace("#", " ").split()
-        if "size" in words and "busbw" in words:
-            # in rows words may be missing in the middle (a redop that there is none of), so columns count from the end
-            at_size, width = words.index("size"), len(words)
-            from_end = width - words.index("busbw")
-        elif at_size >= 0 and len(words) > max(at_size, from_end) and "#" not in line and words[at_size].isdecimal():
-            try:
-                found.append((int(words[at_size]), float(words[-from_end]) * GB))
-            except ValueError:
-                raise InputError(
-                    f"measured: {os.fspath(path)}:{number}: expected a number for busbw, got {words[-from_end]!r}"
-                ) from None
-    if not found:
-        what = "a table of nccl-tests, with a line that names the columns size and busbw"
-        raise InputError(f"measured: {os.fspath(path)}: expected {what}, found none")
-    return found
+    log = read_nccl_tests(given) if isinstance(given, (str, os.PathLike)) else given
+    if not isinstance(log, NcclTests):
+        return given
+    points = log.points(operation) or log.points(operation, in_place=True)
+    if not points:
+        raise InputError(f"{log.name}: expected rows of {operation} with a size and a busbw, got none")
+    return points
 
 
 def _leading(curves: Curves) -> set[str]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collsim.topology.builder import TopologyBuilder
-    from collsim.topology.file import load_topology, shipped
     from collsim.topology.generators import (
         GENERATORS,
         bidirectional_ring,
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
         tree,
     )
     from collsim.topology.graph import Topology
+    from collsim.topology.loading import load_topology, shipped
     from collsim.topology.networkx_face import from_networkx
+    from collsim.topology.writing import save_topology
 
 __all__ = [
     "GENERATORS",
@@ -51,6 +52,7 @@ __all__ = [
     "mesh",
     "rail_optimized",
     "ring",
+    "save_topology",
     "shipped",
     "switch",
     "torus",
@@ -61,8 +63,9 @@ _HOMES = {
     "Topology": "graph",
     "TopologyBuilder": "builder",
     "from_networkx": "networkx_face",
-    "load_topology": "file",
-    "shipped": "file",
+    "load_topology": "loading",
+    "save_topology": "writing",
+    "shipped": "loading",
 }
 
 

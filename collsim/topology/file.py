@@ -7,85 +7,30 @@ described in ``topologies/README.md`` and ``topologies/topology.schema.json``.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from collsim.errors import TopologyError, did_you_mean
+from collsim.errors import did_you_mean
 from collsim.topology.builder import assemble
 from collsim.topology.file_routes import given_routes
 from collsim.topology.graph import Topology
 from collsim.topology.names import MAX_LINKS, MAX_NODES, MAX_ROUTES, Pattern, member_name, shown_text
-from collsim.topology.yamltree import Loc, Node, parse, read_text
+from collsim.topology.yamltree import Loc, Node, parse
 
 if TYPE_CHECKING:
     from collsim.topology.model import LinkModel, ModuleModel, NodeModel, TopologyModel
 
-__all__ = ["load_topology", "loads"]
+__all__ = ["loads"]
 
 Array = npt.NDArray[Any]
 
 _DEVICE = ("send_overhead", "reduce_bandwidth", "channel_bandwidth")
 _FLAGS = ("reduces", "multicasts", "forwards")
-
-
-def load_topology(path: str | Path) -> Topology:
-    """Read a topology file.
-
-    Parameters
-    ----------
-    path
-        A YAML file as described in ``topologies/README.md``, or the name of a shipped machine such as ``"dgx-h100"``
-        (a file of that name comes first).
-
-    Raises
-    ------
-    TopologyError
-        In one line: ``file:line:column: field: expected ..., got ...; did you mean ...?``.
-
-    Examples
-    --------
-    >>> load_topology("no/such/file.yaml")
-    Traceback (most recent call last):
-    ...
-    collsim.errors.TopologyError: no/such/file.yaml: expected a topology file, got no such file
-    """
-    found, machines = Path(path), shipped()
-    exists = os.path.exists(path)
-    if found.name == str(path) and not found.suffix and not os.path.isfile(path):
-        # A directory called ring8 is no topology, the machine is.
-        if found.name in machines:
-            return loads(read_text(machines[found.name]), found.name)
-        if not exists:
-            raise TopologyError(
-                f"{shown_text(str(path))[1:-1]}: expected a topology file or a shipped machine "
-                f"({', '.join(machines)}), got neither{did_you_mean(found.name[:60], machines)}"
-            )
-    if not exists and found.suffix in (".yaml", ".yml") and found.stem in machines:
-        hint = f"did you mean the shipped machine {found.stem!r}?"
-        raise TopologyError(f"expected a topology file, got no such file; {hint}", path=str(path))
-    return loads(read_text(path), str(path))
-
-
-def shipped() -> dict[str, Path]:
-    """Return the files of the machines that come with collsim, by name.
-
-    Examples
-    --------
-    >>> "dgx-h100" in shipped()
-    True
-    """
-    package = Path(__file__).parents[1]
-    # installed they lie in the package, in a checkout beside it
-    folders = [package / "_topologies", package.parent / "topologies"]
-    folder = next((folder for folder in folders if folder.is_dir()), folders[0])
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
 
 
 def loads(text: str, path: str = "<text>") -> Topology:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from collsim.errors import TopologyError
 from collsim.topology.graph import Topology
 from collsim.topology.names import Pattern, shown_text
+from collsim.topology.paths import routes_along
 from collsim.topology.yamltree import Loc
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def given_routes(
     given: dict[tuple[int, int], tuple[int, ...]] = {}
     for number, route in enumerate(routes):
         loc: Loc = ("routes", number)
-        stops = [int(find(pattern, (*loc, "via", place))[0]) for place, pattern in enumerate(route.via)]
+        stops = [_stop(topology, stop, (*loc, "via", place), find, fail) for place, stop in enumerate(route.via)]
         start, end = find(route.start, (*loc, "from")), find(route.end, (*loc, "to"))
         src, dst = np.repeat(start, len(end)), np.tile(end, len(start))
 
@@ -53,6 +54,8 @@ def given_routes(
             place = int(np.argmax(src == dst))
             fail((*loc, "to"), f"expected another node at the other end, got a route {ends(place)}")
         for place, stop in enumerate(stops):
+            if isinstance(stop, str):
+                continue
             twice = np.full(len(src), True) if stop in stops[:place] else (src == stop) | (dst == stop)
             if twice.any():
                 _fail_twice(fail, (*loc, "via", place), ends(int(np.argmax(twice))), topology.nodes[stop])
@@ -60,7 +63,7 @@ def given_routes(
                 name = shown_text(topology.nodes[stop])
                 fail((*loc, "via", place), f"expected a node that forwards, got {name}; leave it out of via")
         try:
-            ptr, links = topology.routes_via(src, dst, stops)
+            ptr, links = _routes(topology, src, dst, stops)
         except TopologyError as error:
             pair = ends(0) if len(src) == 1 else f"from {shown_text(route.start.text)} to {shown_text(route.end.text)}"
             fail((*loc, "via"), f"expected nodes on a way {pair}, got none: {error}")
@@ -74,6 +77,31 @@ def given_routes(
                 fail(loc, f"expected one route {ends(row)}, got a second one")
             given[pair_of_nodes] = tuple(way[bounds[row] : bounds[row + 1]])
     return given
+
+
+def _stop(
+    topology: Topology,
+    stop: Pattern | str,
+    loc: Loc,
+    find: Callable[[Pattern, Loc], Array],
+    fail: Callable[[Loc, str], NoReturn],
+) -> int | str:
+    """Return the index of a node on the way, or the name of a link that there is."""
+    if isinstance(stop, Pattern):
+        return int(find(stop, loc)[0])
+    try:
+        topology.link_index(stop)
+    except TopologyError as error:
+        fail(loc, f"expected the name of a link, got {shown_text(stop)}; {str(error).partition('; ')[2] or error}")
+    return stop
+
+
+def _routes(topology: Topology, src: Array, dst: Array, stops: Sequence[int | str]) -> tuple[Array, Array]:
+    nodes = [stop for stop in stops if isinstance(stop, int)]
+    if len(nodes) == len(stops):
+        return topology.routes_via(src, dst, nodes)
+    names = [topology.nodes[stop] if isinstance(stop, int) else stop for stop in stops]
+    return routes_along(topology, src, dst, 0, np.zeros(len(src), dtype=np.int64), [names])
 
 
 def _fail_twice(fail: Callable[[Loc, str], NoReturn], loc: Loc, ends: str, node: str) -> NoReturn:

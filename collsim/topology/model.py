@@ -79,7 +79,7 @@ _EXPECTED = {
     "routes.from": _A_NAME,
     "routes.to": _A_NAME,
     "routes.via": "a list of the nodes on the way such as [sw0, sw1]",
-    "routes.via[]": "the name of one node",
+    "routes.via[]": "the name of one node, or of a link such as a->b#1",
     "generator": "a generator such as {name: torus, dims: [4, 4], bandwidth: 50GB/s, latency: 1us}",
     "generator.name": "the name of a generator such as torus",
 }
@@ -128,6 +128,15 @@ def _one_name(value: Any) -> Pattern:
     return pattern
 
 
+def _stop_on_way(value: Any) -> Pattern | str:
+    """Read a node, or a link by its name (as `Topology.link_name` writes it), on the way of a route."""
+    link = re.fullmatch(r"([^>]*)->([^>#]*)(#[0-9]{1,9})?", value) if isinstance(value, str) else None
+    if link is None:
+        return _one_name(value)
+    start, end = (_one_name(name).names[0] for name in link.group(1, 2))
+    return f"{start}->{end}{link[3] or ''}"
+
+
 def _module_name(value: Any) -> str:
     pattern = _pattern(value)
     if pattern.parts != (value,):
@@ -153,7 +162,12 @@ _Bandwidth = Annotated[int, PlainValidator(_bandwidth), WithJsonSchema({**BANDWI
 _Time = Annotated[int, PlainValidator(_time), WithJsonSchema({**TIME_SCHEMA})]
 _Pattern = Annotated[Pattern, PlainValidator(_pattern), _name_schema]
 _Optional = Annotated[Pattern | None, PlainValidator(_pattern), _name_schema]
-_OneName = Annotated[Pattern, PlainValidator(_one_name), _name_schema]
+_NAMES = NAME_REGEX[1:-1]
+_Stop = Annotated[
+    Pattern | str,
+    PlainValidator(_stop_on_way),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAMES}(->{_NAMES}(#[0-9]{{1,9}})?)?$"}),
+]
 _Word = Annotated[str, PlainValidator(_word), WithJsonSchema({"type": "string", "pattern": r"^[\w.:+-]+$"})]
 _ModuleName = Annotated[
     str, PlainValidator(_module_name), WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z_][\w.:/+-]*$"})
@@ -211,7 +225,7 @@ class RouteModel(_Strict):
 
     start: Annotated[_Pattern, Field(alias="from", description="Sending nodes.")]
     end: Annotated[_Pattern, Field(alias="to", description="Receiving nodes.")]
-    via: Annotated[list[_OneName], Field(description="Nodes on the way, in order.", min_length=1)]
+    via: Annotated[list[_Stop], Field(description="Nodes or links (a->b#1) on the way, in order.", min_length=1)]
 
 
 class ModuleModel(_Strict):
