@@ -171,6 +171,15 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_nccl_log(tmp_path / "missing.log")
 
 
+def test_long_rows_of_digits_take_no_time(tmp_path: Path) -> None:
+    for text in ("0" * 3000 + "x", "1 " * 3000 + "x", "comm 0x1 rank 1 nranks 2 " + "- Init " * 20_000, "[" * 9000):
+        start = time.perf_counter()
+        for line in (f"Channel 00/24 : {text}", f"Trees {text}", text):
+            with pytest.raises(InputError, match="expected lines of NCCL"):
+                read(tmp_path, f"h:1:1 [0] NCCL INFO {line}\n")
+        assert time.perf_counter() - start < 2
+
+
 def test_garbage_is_refused_or_read_but_never_breaks(tmp_path: Path) -> None:
     rng, base = random.Random(7), log_of(RINGS, TREES, graph=True).encode()
     path = tmp_path / "nccl.log"

@@ -27,7 +27,7 @@ MOST_ENTRIES = 1 << 23
 _THREAD = re.compile(r"(\S{1,300}):(\d{1,10}):(\d{1,10}) \[-?\d{1,4}\] NCCL INFO (.*)")
 _START = re.compile(r"comm 0x[0-9a-f]+ rank (\d{1,9}) n[rR]anks (\d{1,9}) .*?(?:commId (0x[0-9a-f]+) )?- Init START")
 _SIZE = re.compile(r"comm 0x[0-9a-f]+ rank (\d{1,9}) n[rR]anks (\d{1,9}) ")
-_RING = re.compile(r"Channel (\d{1,4})/(\d{1,4}) : +((?:\d{1,9} *)+)$")
+_RING = re.compile(r"Channel (\d{1,4})/(\d{1,4}) : +(\d{1,9}(?: +\d{1,9})*)$")
 _PLACE = re.compile(r"Ring (\d{1,4}) : (\d{1,9}) -> (\d{1,9}) -> (\d{1,9})")
 _TREE = re.compile(r"\[(\d{1,4})\] (-?\d{1,9})(?:/(-?\d{1,9}))?(?:/(-?\d{1,9}))?->(\d{1,9})->(-?\d{1,9})")
 
