@@ -378,9 +378,11 @@ def test_shipped_machines_that_can_be_said():
 
 
 def test_what_devices_do_is_left_out_and_said_so():
-    text = format_astra_sim(switch(4, reduces=True, reduce_bandwidth="1TB/s"))
-    assert "# left out, for want of a place: reduce_bandwidth, reduces\n" in text
+    text = format_astra_sim(switch(4, reduces=True))
+    assert "# left out, for want of a place: reduces\n" in text
     assert parse(text).n_ranks == 4
+    with pytest.raises(TopologyError, match="devices have a reduce_bandwidth; write it as YAML or GraphML instead"):
+        format_astra_sim(switch(4, reduce_bandwidth="1TB/s"))
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,13 @@ def test_a_ring_of_hosts_without_nvlink_stays_in_the_host() -> None:
 # Direct links
 
 
-def test_direct_nvlinks_are_parallel_and_counted_once() -> None:
+def test_direct_nvlinks_are_one_link_where_pairs_are_alike_and_counted_once() -> None:
     topology = parse_nccl(system(mesh((0, 1, 2), (0, 2, 2), (0, 3, 2), (1, 2, 2), (1, 3, 2), (2, 3, 2))))
-    assert rate(topology, "gpu[0]", "gpu[1]") == [20, 20] == rate(topology, "gpu[1]", "gpu[0]")
+    assert rate(topology, "gpu[0]", "gpu[1]") == [40] == rate(topology, "gpu[1]", "gpu[0]")
+    assert "those of a pair as one" in topology.description
+    unequal = parse_nccl(system(mesh((0, 1, 1), (0, 2, 2), (1, 2, 2))))
+    assert rate(unequal, "gpu[0]", "gpu[2]") == [20, 20]
+    assert "parallel where a pair has several (channels use them)" in unequal.description
     assert not topology.forwards[topology.rank_nodes].any()
     assert topology.link_latency[topology.links_between("gpu[0]", "gpu[1]")[0]] == 600_000
     newer = gpu("0000:01:00.0", 0, nvlinks(("0000:11:00.0", 1)))

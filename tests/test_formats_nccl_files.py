@@ -117,7 +117,7 @@ def test_a_real_dgx_a100() -> None:
 @needs_samples
 def test_a_real_p4d() -> None:
     path = SAMPLES / "nccl_topo_p4d.xml"
-    with pytest.raises(TopologyError, match=r"p4d.xml:17:9: .*got 8 bare <pci>.*4 adapters.*--gpu a100"):
+    with pytest.raises(TopologyError, match=r"p4d.xml:17:9: .*got 8 bare <pci>.*4 adapters.*--gpu, such as a100"):
         read_nccl(path)
     topology = read_nccl(path, gpu="a100")
     assert topology.n_ranks == 8
@@ -137,13 +137,26 @@ def refusal(source: Source, **options: object) -> str:
     return str(caught.value)
 
 
+def test_bare_gpus_of_amd_are_not_taken_for_others() -> None:
+    amd = '<pci busid="%d" class="0x120000" vendor="0x1002"/>'
+    bare = f'<cpu numaid="0">{amd % 1}{amd % 2}</cpu>'
+    assert "expected GPUs as RCCL dumps them" in refusal(system(bare))
+    assert "expected a GPU of NVIDIA, as the a100 that was given, got one of AMD" in refusal(system(bare), gpu="a100")
+
+
+def test_a_full_dump_without_nvlinks_gets_none() -> None:
+    pcie = cpu(gpu("0000:01:00.0", 0, ""), gpu("0000:11:00.0", 1, ""))
+    assert parse_nccl(system(pcie), gpu="h100") == parse_nccl(system(pcie))
+    assert "nvswitch" not in parse_nccl(system(pcie), gpu="h100").nodes
+
+
 def test_a_partial_file_says_what_is_missing_and_what_to_give() -> None:
     assert refusal(system(cloud())) == (
         "machine.xml:3:80: pci: expected GPUs as NCCL dumps them (<gpu> with sm, rank and <nvlink>), got 4 bare <pci> "
         "of class 0x03: their compute capability, order and NVLinks are missing, and the speed of 2 adapters; name the "
-        "GPU, as in gpu='a100' (--gpu a100)"
+        "GPU: gpu=, or collsim convert ... --gpu, such as a100"
     )
-    assert "gpu='h100' (--gpu h100)" in refusal(system(cloud(more='device="0x2330"')))
+    assert "--gpu, such as h100" in refusal(system(cloud(more='device="0x2330"')))
     assert "expected the NVLinks of 8 V100, got none" in refusal(system(cloud(8)), gpu="v100")
     no_class = cpu(f'<pci busid="0000:1b:00.0" {GEN3}/>')
     assert "2 devices say no class" in refusal(

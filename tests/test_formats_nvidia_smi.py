@@ -176,17 +176,17 @@ def test_nvswitch_with_nics_routes_gpus_over_nvlink() -> None:
 @pytest.mark.parametrize(
     ("n", "cell", "gpu", "switch", "rate"),
     [
-        (16, "NV6", None, True, 6 * 20), (4, "NV4", None, False, 20), (3, "NV12", None, True, 240),
-        (8, "NV8", "h800", True, 8 * 20.6), (8, "NV8", "a100", True, 8 * 20), (4, "NV6", "h100", False, 20.6),
-        (2, "NV18", "h200", True, 18 * 20.6), (2, "NV12", "h100", False, 20.6), (8, "NV18", "b200", True, 18 * 40.1),
-        (4, "NV2", None, False, 20), (5, "NV1", None, False, 18),
+        (16, "NV6", None, True, 6 * 20), (4, "NV4", None, False, 4 * 20), (3, "NV12", None, True, 240),
+        (8, "NV8", "h800", True, 8 * 20.6), (8, "NV8", "a100", True, 8 * 20), (4, "NV6", "h100", False, 6 * 20.6),
+        (2, "NV18", "h200", True, 18 * 20.6), (2, "NV12", "h100", False, 12 * 20.6),
+        (8, "NV18", "b200", True, 18 * 40.1), (4, "NV2", None, False, 2 * 20), (5, "NV1", None, False, 18),
     ],
 )  # fmt: skip
 def test_generations(n: int, cell: str, gpu: str | None, switch: bool, rate: float) -> None:
     topology = read(all_to_all(n, cell), gpu)
     assert (topology.n_nodes == n + 1) is switch
     assert set(topology.link_bandwidth.tolist()) == {round(rate * 1e9)}
-    links = n if switch else n * (n - 1) // 2 * int(cell[2:])
+    links = n if switch else n * (n - 1) // 2  # the hardware stripes over those of a pair
     assert topology.n_links == 2 * links
     assert not topology.forwards[topology.rank_nodes].any()  # each has its own link to each
 
@@ -195,7 +195,7 @@ def test_generations(n: int, cell: str, gpu: str | None, switch: bool, rate: flo
 def test_generations_that_cannot_be_told(n: int, cell: str) -> None:
     message = fault(all_to_all(n, cell))
     assert re.match(r"topo\.txt:\d+:\d+: GPU1, GPU0: expected to be told which GPU this is", message)
-    assert f"several can have {cell} here; give gpu (--gpu), one of" in message
+    assert f"several can have {cell} here; name it with gpu=, or collsim convert ... --gpu, one of" in message
     assert ("h100" in message) == (cell != "NV0")
 
 
@@ -209,7 +209,7 @@ def test_pairs_with_a_bridge() -> None:
     cells["GPU0", "GPU1"] = cells["GPU2", "GPU3"] = "NV4"
     topology = read(table_of(names, cells, {"GPU0": "0-7\t0", "GPU1": "0-7\t0", "GPU2": "8-15\t1", "GPU3": "8-15\t1"}),
                     "rtx3090")  # fmt: skip
-    assert [topology.link_name(link) for link in topology.route(0, 1)] == ["GPU0->GPU1#1"]
+    assert [topology.link_name(link) for link in topology.route(0, 1)] == ["GPU0->GPU1"]
     assert topology.graph.nodes["cpu[0]"]["kind"] == "host"
     assert not topology.forwards[topology.rank_nodes].any()
     assert topology.link_kind(topology.route(0, 2)[1]) == "socket"

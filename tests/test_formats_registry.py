@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,8 @@ def test_any_text_has_a_format_or_none(text: str) -> None:
         ("# tuner\nallreduce,0,65536,tree,simple,2,1,-1\n", "got a configuration of NCCL's tuner"),
         ("MICRO\n1\nlayer -1 0 NONE 0\n", "got a workload of ASTRA-sim"),
         ("digraph g {\n a -> b\n}", "got a DOT graph; NetworkX reads it"),
-        ("<html></html>", "got XML with the root <html>"),
-        ("<!-- a -->", "got the beginning of one in XML"),
+        ("<html></html>", "got the root <html>"),
+        ("<!-- a -->", "got no root element near the beginning; --from names the format"),
     ],
 )
 def test_other_files_are_called_by_their_name(tmp_path: Path, text: str, message: str) -> None:
@@ -118,7 +119,7 @@ def test_the_name_tells_what_is_written(path: str, name: str) -> None:
 
 def test_names_and_options_that_there_are_not(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"ring\.png: expected a name that ends in .*, or a format \(--to\), got '.png'"
+        InputError, match=r"ring\.png: expected a name that ends in .*, or the format itself \(--to\), got '.png'"
     ):
         write_topology(RING, "ring.png")
     with pytest.raises(InputError, match="got none of them"):
@@ -129,3 +130,35 @@ def test_names_and_options_that_there_are_not(tmp_path: Path) -> None:
     path.write_text("name: a\n")
     with pytest.raises(InputError, match=r"gpu: .* is a collsim topology, which has no such option; that is for nccl"):
         read_topology(path, gpu="h100")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: m\ndescription: |-\n  Two.\n  GPU0 GPU1 are the masters.\nnodes: [{name: GPU0, kind: gpu}]\n",
+        "name: m\nnodes:\n  - {name: GPU0, kind: gpu}\n  - {name: GPU1, kind: gpu}\nlinks:\n"
+        "  - {between: [GPU0, GPU1], bandwidth: 1GB/s, latency: 1us}\nranks:\n  - GPU0\n  - GPU1\n",
+    ],
+)
+def test_names_of_gpus_at_the_beginning_of_a_line_are_no_table(text: str) -> None:
+    assert sniff_text(text) == "collsim"
+
+
+def test_machines_that_are_too_large_to_write_are_refused_before_they_are_joined(tmp_path: Path) -> None:
+    small = tmp_path / "large.yml"
+    small.write_text("topology: [ Ring ]\nnpus_count: [ 600000 ]\nbandwidth: [ 5 ]\nlatency: [ 5 ]\n")
+    topology = read_topology(small)
+    for name, message in (("out.yaml", "expected at most 1,000,000 links in a file"), ("out.graphml", "nothing reads")):
+        start = time.perf_counter()
+        with pytest.raises(TopologyError, match=message):
+            write_topology(topology, tmp_path / name)
+        assert time.perf_counter() - start < 30
+        assert not (tmp_path / name).exists()
+
+
+def test_a_format_that_is_given_may_have_any_name(tmp_path: Path) -> None:
+    for format in WRITTEN:
+        path = tmp_path / "machine.of.mine"
+        topology = collsim.topology.switch(4, bandwidth="50GB/s", latency="1us")
+        assert write_topology(topology, path, format) == format
+        assert read_topology(path, format).n_ranks == 4

@@ -163,7 +163,8 @@ def _add_run(commands: Any) -> None:
     )
     what.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
+        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
+        "channel; may be given several times",
     )  # fmt: skip
     what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
     _add_nccl_log(what)
@@ -306,7 +307,8 @@ def _add_explain(commands: Any) -> None:
     )
     what.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
+        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
+        "channel; may be given several times",
     )  # fmt: skip
     what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
     _add_nccl_log(what)
@@ -349,7 +351,8 @@ def _add_report(commands: Any) -> None:
     )  # fmt: skip
     what.add_argument(
         "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2 or order=0,2,1,3; may be given several times",
+        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
+        "channel; may be given several times",
     )  # fmt: skip
     what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
     _add_sizes(report, "8", "1G", "8")

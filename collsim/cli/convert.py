@@ -5,11 +5,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import textwrap
 from typing import Any
 
 from collsim.errors import InputError, one_of
-from collsim.formats.registry import FORMATS, WRITTEN, format_of_path, read_topology, sniff, write_topology
+from collsim.formats.registry import (
+    FORMATS,
+    WRITTEN,
+    format_of_path,
+    format_topology,
+    read_topology,
+    sniff,
+    write_topology,
+)
 from collsim.outputs import output_path
 from collsim.topology import Topology, load_topology
 
@@ -29,21 +38,33 @@ def convert(arguments: argparse.Namespace) -> int:
     else:
         target = "collsim" if to_screen else format_of_path(arguments.output)
     if not to_screen:
-        output_path(arguments.output, "output", [os.path.splitext(arguments.output)[1].lower()])
+        output_path(arguments.output, "output", [""])
         if os.path.exists(arguments.input) and os.path.realpath(arguments.input) == os.path.realpath(arguments.output):
             raise InputError(f"output: {arguments.output}: expected another file than the input, got the same")
     topology, read_as = _read(arguments)
     if to_screen:
-        print(_text(topology, target), end="")
+        print(format_topology(topology, target), end="")
         return 0
     write_topology(topology, arguments.output, target)
-    print(f"# {arguments.input} ({FORMATS[read_as].title}) -> {arguments.output} ({FORMATS[target].title})")
-    print(f"# {str(repr(topology))[1:-1]}")
-    for line in textwrap.wrap(topology.description, WIDTH - 2, break_long_words=False, break_on_hyphens=False):
-        print(f"# {line}")
+    source, written = _clean(arguments.input), _clean(arguments.output)
+    print(f"# {source} ({FORMATS[read_as].title}) -> {written} ({FORMATS[target].title})")
+    _say(str(repr(topology))[1:-1])
+    _say(topology.description)
+    if left := [name for name in FORMATS[target].leaves_out if getattr(topology, name).any()]:
+        _say(f"left out: {', '.join(left)} of devices, which {FORMATS[target].title} cannot say")
     if target == "collsim":
-        print(f"# next: collsim run {arguments.output} all_reduce -b 1M -e 1G")
+        print(f"# next: collsim run {shlex.quote(written)} all_reduce -b 1M -e 1G")
     return 0
+
+
+def _say(text: str) -> None:
+    for line in textwrap.wrap(_clean(text), WIDTH - 2, break_long_words=False, break_on_hyphens=False):
+        print(f"# {line}")
+
+
+def _clean(text: str) -> str:
+    """Return text without what would move or colour a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _read(arguments: argparse.Namespace) -> tuple[Topology, str]:
@@ -69,14 +90,3 @@ def _rate(text: str) -> tuple[str, str]:
     if not given or not name or not rate:
         raise InputError(f"--rate: expected NAME=RATE such as pcie=24GB/s, got {text[:60]!r}")
     return name, rate
-
-
-def _text(topology: Topology, target: str) -> str:
-    """Return what would be written, for the screen."""
-    import tempfile
-    from pathlib import Path
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"machine{FORMATS[target].suffixes[0]}"
-        write_topology(topology, path, target)
-        return path.read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ Examples
 >>> from collsim.formats import write_topology
 >>> write_topology(collsim.topology.ring(4, bandwidth="50GB/s", latency="1us"), "no/such/ring.graphml")
 Traceback (most recent call last):
-collsim.errors.InputError: graph: no/such/ring.graphml: no such directory; make it first
+collsim.errors.InputError: topology: no/such/ring.graphml: no such directory; make it first
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ number of NVLinks: NVIDIA's data sheets and white papers of each GPU.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from collsim.errors import InputError, did_you_mean, shown
 
@@ -90,10 +92,14 @@ def gpu_model(name: str) -> Gpu:
 
     Examples
     --------
-    >>> gpu_model("H100").nvlinks
-    18
+    >>> gpu_model("H100").nvlinks, gpu_model("NVIDIA A100-SXM4-40GB").name, gpu_model("RTX 3090").name
+    (18, 'a100', 'rtx3090')
     """
-    known = GPUS.get(name.lower().replace("-", "").replace("_", "")) if isinstance(name, str) else None
+    known = None
+    if isinstance(name, str) and len(name) <= 100:
+        words = re.split(r"[^a-z0-9]+", name.lower())  # "NVIDIA A100-SXM4-40GB" is an A100
+        near = ("".join(words), *words, *map("".join, pairwise(words)))
+        known = next((GPUS[word] for word in near if word in GPUS), None)
     if known is None:
         hint = did_you_mean(str(name)[:40].lower(), GPUS)
         raise InputError(f"gpu: expected one of {', '.join(GPUS)}, got {shown(name)}{hint}")

@@ -16,9 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from collsim.errors import InputError, TopologyError, one_of, shown
+from collsim.outputs import output_path, write_whole
 from collsim.topology.graph import Topology
 
-__all__ = ["FORMATS", "Format", "format_of_path", "read_topology", "sniff", "write_topology"]
+__all__ = [
+    "FORMATS",
+    "WRITTEN",
+    "Format",
+    "format_of_path",
+    "format_topology",
+    "read_topology",
+    "sniff",
+    "write_topology",
+]
 
 HEAD = 1 << 16
 """Bytes at the beginning of a file by which it is recognised."""
@@ -35,13 +45,16 @@ class Format:
     suffixes
         Ends of names, in small letters; the first is the usual one.
     reader, writer
-        ``module:function`` that reads a path, and that writes a topology to one; empty if there is none.
+        ``module:function`` that reads a path, and that returns a topology as text; empty if there is none.
+    leaves_out
+        Attributes of devices that the text does not have.
     """
 
     title: str
     suffixes: tuple[str, ...]
     reader: str
     writer: str = ""
+    leaves_out: tuple[str, ...] = ()
 
     @property
     def read(self) -> Callable[..., Topology]:
@@ -60,7 +73,7 @@ FORMATS = {
         "a collsim topology",
         (".yaml", ".yml"),
         "collsim.topology.loading:read_file",
-        "collsim.topology.writing:save_topology",
+        "collsim.topology.writing:format_topology",
     ),
     "nccl": Format("an NCCL topology", (".xml",), "collsim.formats.nccl:read_nccl"),
     "nvidia_smi": Format("a table of nvidia-smi topo -m", (".txt",), "collsim.formats.nvidia_smi:read_nvidia_smi"),
@@ -68,7 +81,8 @@ FORMATS = {
         "an InfraGraph document",
         (".infragraph.yaml", ".infragraph.yml", ".infragraph.json"),
         "collsim.formats.infragraph:read_infragraph",
-        "collsim.formats.infragraph:write_infragraph",
+        "collsim.formats.infragraph:format_infragraph",
+        ("send_overhead", "reduce_bandwidth", "channel_bandwidth", "reduces", "multicasts"),
     ),
     "simai": Format("a SimAI topology", (".simai",), "collsim.formats.ns3:read_simai"),
     "ns3": Format("an ns-3 topology", (".ns3",), "collsim.formats.ns3:read_ns3"),
@@ -76,13 +90,15 @@ FORMATS = {
         "an ASTRA-sim network",
         (".astra.yml", ".astra.yaml"),
         "collsim.formats.astra_sim:read_astra_sim",
-        "collsim.formats.astra_sim:write_astra_sim",
+        "collsim.formats.astra_sim:format_astra_sim",
+        ("reduces", "multicasts"),
     ),
     "simgrid": Format(
         "a SimGrid platform",
         (".simgrid.xml", ".platform.xml", ".xml"),
         "collsim.formats.simgrid:read_simgrid",
-        "collsim.formats.simgrid:write_simgrid",
+        "collsim.formats.simgrid:format_simgrid",
+        ("reduces", "multicasts"),
     ),
     "htsim": Format("an htsim topology", (".topo",), "collsim.formats.htsim:read_htsim"),
     "taccl": Format("a TACCL topology", (".json",), "collsim.formats.taccl:read_taccl"),
@@ -90,7 +106,7 @@ FORMATS = {
         "a GraphML graph",
         (".graphml",),
         "collsim.formats.graphml:read_graphml",
-        "collsim.formats.graphml:write_graphml",
+        "collsim.formats.graphml:format_graphml",
     ),
 }
 """The formats of topologies by name."""
@@ -154,11 +170,35 @@ def write_topology(topology: Topology, path: str | os.PathLike[str], format: str
     >>> ring = collsim.topology.ring(4, bandwidth="50GB/s", latency="1us")
     >>> write_topology(ring, "ring.docx")
     Traceback (most recent call last):
-    collsim.errors.InputError: ring.docx: expected a name that ends in ... or a format (--to), got '.docx'
+    collsim.errors.InputError: ring.docx: expected a name that ends in ... or the format itself (--to), got '.docx'
     """
     name = format_of_path(path) if format is None else one_of("format", format, WRITTEN)
-    _function(FORMATS[name].writer)(topology, path)
+    target = output_path(path, "topology", ("",))  # any name will do where the format is given
+    as_json = name == "infragraph" and os.fspath(path).lower().endswith(".json")
+    write_whole(target, format_topology(topology, name, as_json=as_json).encode(), "topology")
     return name
+
+
+def format_topology(topology: Topology, format: str, **options: Any) -> str:
+    """Return a topology as the text of a format.
+
+    Raises
+    ------
+    TopologyError
+        If the format cannot say what the topology is.
+
+    Examples
+    --------
+    >>> import collsim.topology
+    >>> print(format_topology(collsim.topology.switch(4, bandwidth="1GiB/s", latency="1us"), "astra_sim"), end="")
+    # switch: 4 NPUs
+    topology: [ Switch ]
+    npus_count: [ 4 ]
+    bandwidth: [ 1.0 ]  # GB/s of 2^30 bytes
+    latency: [ 1000.0 ]  # ns
+    """
+    given = {key: value for key, value in options.items() if value}
+    return str(_function(FORMATS[one_of("format", format, WRITTEN)].writer)(topology, **given))
 
 
 WRITTEN = tuple(name for name, format in FORMATS.items() if format.writer)
@@ -184,7 +224,7 @@ def format_of_path(path: str | os.PathLike[str]) -> str:
             return ends[suffix]
     got = shown(Path(name).suffix) if Path(name).suffix else "none of them"
     raise InputError(
-        f"{os.fspath(path)}: expected a name that ends in {', '.join(ends)}, or a format (--to), got {got}"
+        f"{os.fspath(path)}: expected a name that ends in {', '.join(ends)}, or the format itself (--to), got {got}"
     )
 
 
@@ -224,20 +264,21 @@ def sniff_text(head: str) -> str | None:
         keys = set(re.findall(r'"([^"\n]{1,60})"\s*:', head))
     else:
         keys = set(re.findall(r"^([A-Za-z_][\w-]*)\s*:", head, re.M))
-    if re.search(r"^\W*GPU0\b", head, re.M):
+    ours = keys & {"name", "nodes", "links", "generator", "modules"}
+    if not ours and re.search(r"^\W*GPU0\s+(?:GPU1|NIC\d|mlx|CPU|NUMA)", head, re.M):
         return "nvidia_smi"
     words = next((words for words in (line.split("#")[0].split() for line in head.split("\n")) if words), [])
     if len(words) in (3, 5, 6) and all(re.fullmatch(r"[0-9]+", word) for word in words[:5]):
         return "ns3" if len(words) == 3 else "simai"
-    if len(words) == 2 and words[0] in ("Nodes", "Tiers", "Podsize"):
+    if len(words) == 2 and words[0].lower() in ("nodes", "tiers", "podsize"):
         return "htsim"
-    if "npus_count" in keys or ("topology" in keys and not keys & {"nodes", "name", "links"}):
+    if "npus_count" in keys or ("topology" in keys and not ours):
         return "astra_sim"
     if keys & {"infrastructure", "devices", "instances", "components"}:
         return "infragraph"
     if keys & {"gpus_per_node", "node_betas_list", "node_invbws_list"}:
         return "taccl"
-    return "collsim" if keys & {"name", "nodes", "links", "generator", "modules"} else None
+    return "collsim" if ours else None
 
 
 _ROOTS = {"system": "nccl", "platform": "simgrid", "graphml": "graphml"}
@@ -264,10 +305,15 @@ def _refuse_others(head: str, path: str | os.PathLike[str]) -> None:
         if re.match(pattern, body):
             raise TopologyError(f"expected a topology file, got {what}", path=os.fspath(path))
     if head.startswith("<"):
-        got = f"XML with the root <{_root(head)}>" if _root(head) else "the beginning of one in XML"
+        got = (
+            f"the root <{_root(head)}>"
+            if _root(head)
+            else "no root element near the beginning; --from names the format"
+        )
         raise TopologyError(
             f"expected the XML of an NCCL topology (<system>), a SimGrid platform or a GraphML graph, got {got}",
             path=os.fspath(path),
+            line=head.count("\n", 0, _start(head)) + 1,
         )
 
 

@@ -18,8 +18,9 @@ __all__ = ["MAX_DEPTH", "MAX_ELEMENTS", "Element", "parse_xml"]
 MAX_DEPTH = 64
 MAX_ELEMENTS = 1_000_000
 MAX_ATTRIBUTES = 64
-MAX_LENGTH = 10_000
-CHUNK = 1 << 16
+MAX_LENGTH = 1_000_000
+MAX_MIXED = 10_000
+"""Letters of text between elements that are kept; nothing has more there but blanks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -127,8 +128,7 @@ def parse_xml(source: Source) -> Element:
     parser: Any = DefusedXMLParser(target=target, forbid_dtd=False, forbid_entities=True, forbid_external=True)
     target.expat = parser.parser
     try:
-        for start in range(0, len(source.text), CHUNK):
-            parser.feed(source.text[start : start + CHUNK])
+        parser.feed(source.text)  # at once: in pieces an unfinished token would be looked at again with each
         parser.close()
     except ParseError as error:
         line, column = error.position
@@ -154,12 +154,14 @@ class _Target:
         self.expat: Any = None
         self.root: Element | None = None
         self.open: list[Element] = []
-        self.count = 0
+        self.pieces: list[str] = []
+        self.length = self.count = 0
 
     def place(self) -> tuple[int, int]:
         return self.expat.CurrentLineNumber, self.expat.CurrentColumnNumber + 1
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.flush()
         self.count += 1
         if self.count > MAX_ELEMENTS:
             self.source.fail(f"expected at most {MAX_ELEMENTS:,} elements, got more", *self.place())
@@ -178,14 +180,23 @@ class _Target:
         self.open.append(element)
 
     def data(self, text: str) -> None:
-        if self.open:
+        if self.open and self.length < MAX_LENGTH:  # what is longer is no value, and many short pieces must stay cheap
+            self.length += len(text)
+            self.pieces.append(text)
+
+    def flush(self) -> None:
+        """Give the open element the text that has come since its last child."""
+        if self.pieces:
             element = self.open[-1]
-            if len(element.text) < MAX_LENGTH:  # what is longer is no value, and many short pieces must stay cheap
-                element.text += text[:MAX_LENGTH]
+            if not element.children or len(element.text) < MAX_MIXED:
+                element.text += "".join(self.pieces)
+        self.pieces.clear()
+        self.length = 0
 
     def end(self, tag: str) -> None:
+        self.flush()
         element = self.open.pop()
-        element.text = element.text.strip()
+        element.text = element.text[:MAX_LENGTH].strip()
 
     def close(self) -> None:
         return None

@@ -266,6 +266,6 @@ def _axes(ax: Axes, curves: Curves, points: Mapping[str, Points]) -> None:
 def _key(ax: Axes, handles: list[Any]) -> None:
     """Explain the lines: within the axes if they are few, else beside them."""
     if len(handles) <= 6:
-        ax.legend(handles=handles, loc="upper left", framealpha=0.9, fontsize="small")
+        ax.legend(handles=handles, loc="best", framealpha=0.9, fontsize="small")
     else:
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from collsim.errors import TopologyError, did_you_mean
 from collsim.topology.file import loads
@@ -15,7 +16,7 @@ from collsim.topology.yamltree import read_text
 __all__ = ["load_topology", "read_file", "shipped"]
 
 
-def load_topology(path: str | Path) -> Topology:
+def load_topology(path: str | Path, **options: Any) -> Topology:
     """Read a topology file.
 
     Parameters
@@ -23,6 +24,8 @@ def load_topology(path: str | Path) -> Topology:
     path
         A YAML file as described in ``topologies/README.md``, the file of another tool (see `collsim.formats`), or the
         name of a shipped machine such as ``"dgx-h100"`` (a file of that name comes first).
+    options
+        What the reader of another tool's file takes, such as ``gpu="a100"``; see `collsim.formats`.
 
     Raises
     ------
@@ -38,7 +41,7 @@ def load_topology(path: str | Path) -> Topology:
     """
     found, machines = Path(path), shipped()
     exists = os.path.exists(path)
-    if found.name == str(path) and not found.suffix and not os.path.isfile(path):
+    if found.name == str(path) and not found.suffix and not os.path.isfile(path) and not options:
         # A directory called ring8 is no topology, the machine is.
         if found.name in machines:
             return loads(read_text(machines[found.name]), found.name)
@@ -52,7 +55,7 @@ def load_topology(path: str | Path) -> Topology:
         raise TopologyError(f"expected a topology file, got no such file; {hint}", path=str(path))
     # files of other tools are read in a room above this one
     read_topology = import_module("collsim.formats.registry").read_topology
-    return read_topology(path)  # type: ignore[no-any-return]
+    return read_topology(path, **options)  # type: ignore[no-any-return]
 
 
 def read_file(path: str | os.PathLike[str]) -> Topology:

@@ -72,10 +72,15 @@ def format_astra_sim(topology: Topology) -> str:
     bandwidth: [ 50.0, 50.0 ]  # GB/s of 2^30 bytes
     latency: [ 1000.0, 1000.0 ]  # ns
     """
+    for name in ("send_overhead", "reduce_bandwidth", "channel_bandwidth"):
+        if getattr(topology, name).any():  # times would not be the same
+            raise TopologyError(
+                f"an ASTRA-sim network cannot say {printable(topology.name)!r}: devices have a {name}; write it as "
+                "YAML or GraphML instead"
+            )
     dims = _recognised(topology)
     lines = [f"# {printable(topology.name)}: {topology.n_ranks:,} NPUs"]
-    attributes = ("send_overhead", "reduce_bandwidth", "channel_bandwidth", "reduces", "multicasts")
-    if left := [name for name in attributes if getattr(topology, name).any()]:
+    if left := [name for name in ("reduces", "multicasts") if getattr(topology, name).any()]:
         lines.append(f"# left out, for want of a place: {', '.join(left)}")
     rates = [_decimal(Fraction(dim.bandwidth, GB), 10) for dim in dims]
     latencies = [_decimal(Fraction(dim.latency, 1000), 3) for dim in dims]

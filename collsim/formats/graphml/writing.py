@@ -91,6 +91,8 @@ def format_graphml(topology: Topology) -> str:
     <BLANKLINE>
     """
     _refuse(topology)
+    if 2 * topology.n_nodes + 4 * topology.n_links > MAX_ELEMENTS:  # elements at the least
+        _refuse_size(topology)
     labels = {key: _clean(getattr(topology, key)) for key in KEYS["graph"]}
     body = list(_lines("    ", "graph", {key: text for key, text in labels.items() if text}))
     count = len(body)
@@ -110,11 +112,15 @@ def format_graphml(topology: Topology) -> str:
     ]
     text = "\n".join([*head, *body, "  </graph>", "</graphml>"]) + "\n"
     if count + 50 > MAX_ELEMENTS or len(text.encode()) > MAX_BYTES:
-        raise TopologyError(
-            f"topology {shown(topology.name)}: GraphML of {topology.n_links:,} links is more than {MAX_ELEMENTS:,} "
-            f"elements or {MAX_BYTES // 2**20} MiB, which nothing reads; write a topology file (.yaml) instead"
-        )
+        _refuse_size(topology)
     return text
+
+
+def _refuse_size(topology: Topology) -> NoReturn:
+    raise TopologyError(
+        f"topology {shown(topology.name)}: GraphML of {topology.n_links:,} links is more than {MAX_ELEMENTS:,} "
+        f"elements or {MAX_BYTES // 2**20} MiB, which nothing reads; write a topology file (.yaml) instead"
+    )
 
 
 def _refuse(topology: Topology) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import PurePath
 
 from collsim.errors import InputError, shown
 from collsim.formats.infragraph.counts import complete
@@ -94,13 +93,7 @@ def parse_infragraph(source: Source, rates: Mapping[str, Quantity] | None = None
     complete(document)
     prices = Prices(given)
     layout = Layout(document, prices.known)
-    title = PurePath(source.name).name
-    stem = title.split(".")[0] or title
-    return Machine(document, layout, prices).topology(document.name or _printable(stem), _printable(title))
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text[-150:])
+    return Machine(document, layout, prices).topology(document.name or source.title, source.file)
 
 
 def _rates(rates: Mapping[str, Quantity] | None) -> Rates:

@@ -83,7 +83,7 @@ def parse_nccl(source: Source, *, gpu: str | None = None, nodes: int = 1) -> Top
     ... </cpu></system>"""
     >>> topology = parse_nccl(Source("pair.xml", text))
     >>> topology
-    <Topology 'pair': 2 ranks, 3 nodes, 12 links of 20GB/s to 24GB/s>
+    <Topology 'pair': 2 ranks, 3 nodes, 6 links of 24GB/s to 80GB/s>
     >>> topology.nodes
     ('gpu[0]', 'gpu[1]', 'cpu[0]')
     '''

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from collsim.errors import TopologyError
 from collsim.formats.nccl.wiring import NVLINK_PS, PORT_PS, Link, Wired
 from collsim.formats.xmltree import Element
 from collsim.topology.builder import assemble
@@ -196,7 +197,10 @@ def _stay_inside(
         for a, b, way in inside.get(h, ()):
             given[int(starts[number]) + a, int(starts[number]) + b] = tuple(places[number][way].tolist())
         if len(given) > MAX_ROUTES:  # no more than a topology file could say
-            return topology
+            raise TopologyError(
+                f"expected at most {MAX_ROUTES:,} routes of GPUs that would be no farther from each other over the "
+                f"network than inside their host, got more; give fewer nodes, at most {max(1, number)}"
+            )
     return replace(topology, given_routes=given) if given else topology
 
 

@@ -44,6 +44,8 @@ def fill(root: Element, hosts: list[Host], model: Model | None, without_class: i
         left = f"{_count(bare, 'device')} of class 0x03 without <gpu> {'is' if len(bare) == 1 else 'are'} left out"
         return [f"{left}, as NCCL does."] if bare else []
     for gpu in gpus:
+        if gpu.element.get("vendor", "").strip().lower() == "0x1002":
+            gpu.element.fail(f"expected a GPU of NVIDIA, as the {model.name} that was given, got one of AMD", "vendor")
         if gpu.gcn or (gpu.sm and gpu.sm != model.sm):
             got = f"gcn {gpu.gcn[:20]!r}" if gpu.gcn else f"sm {gpu.sm}"
             gpu.element.fail(f"expected sm {model.sm}, that of the {model.name} that was given, got {got}", "sm")
@@ -58,13 +60,18 @@ def fill(root: Element, hosts: list[Host], model: Model | None, without_class: i
 
 def _refuse_bare(hosts: list[Host], bare: list[Gpu]) -> None:
     first = bare[0].element
+    if first.get("vendor", "").strip().lower() == "0x1002":
+        first.fail(
+            f"expected GPUs as RCCL dumps them (<gpu> with gcn and <xgmi>), got {_count(bare, 'bare <pci>')} of AMD; "
+            "run with NCCL_TOPO_DUMP_FILE on the machine"
+        )
     likely = _DEVICES.get(first.get("device", "").strip().lower(), "a100")
     rates = sum(port.element.tag == "pci" for host in hosts for nic in host.nics for port in nic.ports)
     adapters = f", and the speed of {rates} adapter{'s' if rates != 1 else ''}" if rates else ""
     first.fail(
         f"expected GPUs as NCCL dumps them (<gpu> with sm, rank and <nvlink>), got {_count(bare, 'bare <pci>')} of "
-        f"class 0x03: their compute capability, order and NVLinks are missing{adapters}; name the GPU, as in "
-        f"gpu={likely!r} (--gpu {likely})"
+        f"class 0x03: their compute capability, order and NVLinks are missing{adapters}; name the GPU: "
+        f"gpu=, or collsim convert ... --gpu, such as {likely}"
     )
 
 
@@ -80,8 +87,8 @@ def switched(host: Host, model: Model | None) -> tuple[int, str]:
     TopologyError
         Which GPUs the NVLinks join cannot be known.
     """
-    if model is None or not model.nvlinks or len(host.gpus) < 2 or any(gpu.fabric for gpu in host.gpus):
-        return 0, ""
+    if model is None or not model.nvlinks or len(host.gpus) < 2 or not all(gpu.bare for gpu in host.gpus):
+        return 0, ""  # a dump that names its GPUs has their NVLinks too, if there are any
     name, n = model.name.upper(), len(host.gpus)
     if model.nvlinks >= 8 or (model.name == "v100" and n == 16):
         return model.nvlinks, (

@@ -51,7 +51,7 @@ class Reader:
     ----------
     hosts
         By ``host_hash``, in the order of the file.
-    without_speed, without_class, without_rate, left_out, ignored
+    without_speed, without_class, without_rate, without_line_rate, left_out, ignored
         Number of PCI links of unknown speed, of devices without class, adapters without speed, devices that the file
         says to leave out; names of elements that are not known.
     """
@@ -60,6 +60,7 @@ class Reader:
         self.speed = UNKNOWN_SPEED if speed is None else speed
         self.hosts: dict[int, Host] = {}
         self.without_speed = self.without_class = self.without_rate = self.left_out = 0
+        self.without_line_rate = 0
         self.ignored: dict[str, None] = {}
 
     def read(self, root: Element) -> list[Host]:
@@ -214,6 +215,7 @@ class Reader:
                 self.left_out += 1
             else:
                 ports.append(_port(net, otherwise))
+                self.without_line_rate += number(net, "speed", 0, least=-(2**31)) <= 0
         return ports
 
 

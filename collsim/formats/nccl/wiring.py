@@ -57,6 +57,7 @@ class Wired:
     hidden: dict[int, int] = field(default_factory=dict)
     switched: Counter[tuple[int, int]] = field(default_factory=Counter)
     direct: int = 0
+    striped: bool = False
     diverted: int = 0
     lost: int = 0
 
@@ -110,8 +111,11 @@ def wire(host: Host, filled: int, share: bool) -> Wired:
         for index, rate in rates.items():
             same = bool(wired.links) and wired.links[-1].rate == rate
             wired.join(index, switch, rate, NVLINK_PS // 2, "nvlink", same=same)
+    # the hardware stripes over links of one pair; in a mesh of unequal pairs NCCL's rings take one link each
+    wired.striped = len({count for count, _, _ in direct.values()}) == 1
     for (a, b), (count, rate, kind) in direct.items():
         wired.direct += count
+        rate, count = (count * rate, 1) if wired.striped else (rate, count)
         wired.join(a, b, rate, XGMI_PS if kind == "xgmi" else NVLINK_PS, kind, count)
     _Tree(host, wired).plant()
     return wired

@@ -40,11 +40,13 @@ def _fabric(wired: Sequence[Wired]) -> list[str]:
     if any(host.hidden for host in wired):
         texts.append("The NVSwitches are out of the hosts and join the GPUs of all of them (multi-node NVLink).")
     if direct := sum(host.direct for host in wired):
-        texts.append(f"{many(direct, 'link')} join GPUs directly, parallel where there are several between two.")
+        as_one = all(host.striped for host in wired if host.direct)
+        how = "those of a pair as one" if as_one else "parallel where a pair has several (channels use them)"
+        texts.append(f"{many(direct, 'link')} between GPUs, {how}.")
     if any(forwards for host in wired for _, kind, forwards, _ in host.nodes if kind == "gpu"):
         texts.append("GPUs without links to each other are reached through one that has both, as NCCL does.")
     if lost := sum(host.lost for host in wired):
-        texts.append(f"{many(lost, 'link')} of GPUs to others that the file does not have are left out.")
+        texts.append(f"Left out: {many(lost, 'link')} of GPUs to others that the file does not have.")
     return texts
 
 
@@ -74,6 +76,8 @@ def _assumed(reader: Reader, wired: Sequence[Wired], hosts: Sequence[Host], gpu:
         texts.append(f"{links} have {f'that of the {gpu.upper()}' if gpu else '8 GT/s, as in NCCL'}.")
     if reader.without_rate:
         texts.append(f"Adapters without a speed in the file ({reader.without_rate}) have that of their slot.")
+    if reader.without_line_rate:
+        texts.append(f"Ports without a speed in the file ({reader.without_line_rate}) have 10 Gb/s, as NCCL assumes.")
     if diverted := sum(host.diverted for host in wired):
         ports = f"Ports without GPU Direct RDMA ({diverted})"
         texts.append(f"{ports} are joined to the CPU, through whose memory their traffic goes.")

@@ -54,8 +54,11 @@ def machine(table: Table, gpu: str | None) -> Topology:
         for index in part:
             builder.add_duplex(names[index], switch, count * nvlink, NVLINK_PS // 2, kind="nvlink")
     for part in direct:
+        # the hardware stripes over links of one pair; in a mesh of unequal pairs NCCL's rings take one link each
+        striped = len({count for _, _, count in _pairs(table, part)}) == 1
         for a, b, count in _pairs(table, part):
-            builder.add_duplex(names[a], names[b], nvlink, NVLINK_PS, kind="nvlink", count=count)
+            rate, count = (count * nvlink, 1) if striped else (nvlink, count)
+            builder.add_duplex(names[a], names[b], rate, NVLINK_PS, kind="nvlink", count=count)
     for index, name in enumerate(names):
         if index not in gpus:
             builder.add_node(name, "nic", forwards=False)
@@ -132,8 +135,9 @@ def _nvlinks(table: Table, model: Gpu | None) -> tuple[list[tuple[list[int], int
         counts = {count for _, _, count in _pairs(table, part)}
         most = max(counts)
         alone = len(parts) == 1 and len(part) == len(table.gpus)
-        # two GPUs with all their NVLinks between them: by bridges, or two of a machine with NVSwitch, at the same rate
-        whole = most == model.nvlinks and (len(part) > 2 or alone)
+        # two with all their NVLinks between them are joined by bridges or by an NVSwitch, at the same rate; since the
+        # H100 bridges have fewer
+        whole = most == model.nvlinks and (len(part) > 2 or (alone and model.sm >= 90))
         if len(counts) == 1 and _complete(table, part) and (whole or most * (len(part) - 1) > model.nvlinks):
             switched.append((part, most))
             continue
@@ -180,8 +184,8 @@ def _model(table: Table, gpu: str | None) -> tuple[Gpu | None, bool]:
         table.fail(
             b,
             a,
-            f"expected to be told which GPU this is, since several can have NV{count} here; give gpu (--gpu), one of "
-            f"{', '.join(able) or 'none that is known'}",
+            f"expected to be told which GPU this is, since several can have NV{count} here; name it with gpu=, or "
+            f"collsim convert ... --gpu, one of {', '.join(able) or 'none that is known'}",
         )
     return GPUS[name], True
 

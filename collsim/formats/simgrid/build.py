@@ -176,7 +176,7 @@ def _device(platform: Platform, point: Point, passed: bool, exact: bool) -> tupl
 
 
 def _source(platform: Platform) -> str:
-    return f"{platform.source.name}, a SimGrid platform"
+    return f"The SimGrid platform {platform.source.file}"
 
 
 def _description(platform: Platform, exact: bool, missing: int) -> str:

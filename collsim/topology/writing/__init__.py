@@ -32,6 +32,8 @@ __all__ = ["format_topology", "save_topology"]
 Array = npt.NDArray[Any]
 
 HEADER = "# yaml-language-server: $schema=topology.schema.json"
+MOST_LINKS = 1_000_000
+"""Links that are joined into entries; more take minutes and gigabytes, and are hardly read by anybody."""
 MOST_CHANGES = 20
 """Changed names that the comment at the top of a file lists."""
 
@@ -98,6 +100,8 @@ def format_topology(topology: Topology) -> str:
     lines.append(label("name", writable_title(topology.name)))
     lines += [label(key, text) for key in ("description", "source") if (text := getattr(topology, key))]
     generator = generator_of(topology)
+    if generator is None and topology.n_links > MOST_LINKS:  # before minutes are spent on joining them
+        _refuse_size(topology, f"{MOST_LINKS:,} links in a file of what no generator makes", f"{topology.n_links:,}")
     sections = {"generator": generator} if generator is not None else _sections(topology, names, kinds)
     values = _count(sections) + 4
     if values > MAX_VALUES:
@@ -151,6 +155,8 @@ def _refuse(topology: Topology) -> None:
     for what, (number, most) in zip(("nodes", "links", "given routes"), sizes, strict=True):
         if number > most:
             _refuse_size(topology, f"{most:,} {what} in a file", f"{number:,}")
+    if 4 * len(topology.given_routes) > MAX_VALUES:  # each is a mapping of two names and a list
+        _refuse_size(topology, f"{MAX_VALUES // 4:,} given routes in a file", f"{len(topology.given_routes):,}")
 
 
 def _refuse_size(topology: Topology, most: str, got: str) -> None:
