@@ -37,8 +37,8 @@ _HOME = {
     "window": "collsim.schedule.window",
 }
 _ROOMS = (
-    "algorithms", "collective", "engine", "errors", "flows", "forests", "formats", "player", "plot", "report",
-    "schedule", "testing", "theory", "topology", "traces", "units",
+    "algorithms", "collective", "engine", "errors", "flows", "forests", "formats", "hardware", "nccl", "player", "plot",
+    "report", "schedule", "testing", "theory", "topology", "traces", "units",
 )  # fmt: skip
 
 __all__ = [
