@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.machines import OPERATIONS, Refused, machine_of, ranks_of, setting_of
+from benchmarks.machines import OPERATIONS, Refused, cluster_of, ranks_of, setting_of
 from collsim.collective import Collective
 from collsim.errors import CollsimError, InputError, did_you_mean, shown
-from collsim.nccl import COLLECTIVES, Machine, Setting, choice
+from collsim.nccl import COLLECTIVES, Machine, Setting, choice, machine_of
 from collsim.topology.yamltree import parse, read_text
 
 DEFAULT = Path(__file__).parents[2] / "shared" / "truth" / "measured.yaml"
@@ -58,7 +58,7 @@ class Case:
 
     def machine(self, ranks: int) -> Machine:
         """Return the machine on which a number of its ranks took part."""
-        return machine_of(self.hardware, ranks)
+        return machine_of(cluster_of(self.hardware, ranks))
 
 
 Predictor = Callable[[Case], list[float]]

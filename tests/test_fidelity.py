@@ -7,8 +7,8 @@ import json
 import pytest
 
 from benchmarks import fidelity
-from benchmarks.machines import Refused, machine_of
-from collsim.nccl import Machine, choice
+from benchmarks.machines import Refused, cluster_of
+from collsim.nccl import Machine, choice, machine_of
 
 H100 = Machine(sm=90, gpus=8, nvlink=370.8, switch=True, pcie=48.0)
 NODE = {"gpu": "H100 SXM 80GB", "gpus_per_node": 8, "nodes": 1, "ranks": 8, "intra_link": "NVLink4 + NVSwitch"}
@@ -38,7 +38,7 @@ def measured(tmp_path):
         {"bytes": 2**30, "algbw_GBps": 2**30 / us(2**30) / 1e3 * 1.1, "busbw_GBps": 1.0},
     )
     other = ({"bytes": 2**30, "busbw_GBps": 2**30 / us(2**30) / 1e3 * 1.75 * 1.3},)
-    amd = {"gpu": "MI300X", "ranks": 8, "intra_link": "xGMI"}
+    amd = {"gpu": "MI300X", "gpus_per_node": 8, "nodes": 1, "ranks": 8, "intra_link": "xGMI"}
     return written(
         tmp_path / "measured.yaml",
         case("first", times),
@@ -68,7 +68,7 @@ def test_refusals_are_counted_with_their_reason(measured):
     found = fidelity.score(fidelity.read_cases(measured), fidelity.by_formula)
     reasons = {name: entry["refused"] for name, entry in found["cases"].items() if "refused" in entry}
     assert found["refused"] == len(reasons) == 4
-    assert reasons["amd"] == "a GPU of AMD: RCCL has its own tables"
+    assert "expected GPUs of NVIDIA" in reasons["amd"]
     assert reasons["to_all"] == "NCCL's formula has no all_to_all"
     assert reasons["nothing"] == "points: expected a list, got []"
     assert "did you mean 'Ring'" in reasons["odd"]
@@ -100,7 +100,7 @@ def test_json_and_table(measured, capsys):
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 120
     assert "25.0 / 45.0" in text
-    assert "refused  amd: a GPU of AMD" in text
+    assert "expected GPUs of NVIDIA" in text
     assert text.endswith("baseline: 2 cases, 4 refused\n")
 
 
@@ -133,53 +133,11 @@ def test_files_that_cannot_be_read(tmp_path, capsys, monkeypatch):
     assert "id 'a' is there twice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("block", "ranks", "expected"),
-    [
-        ({"gpu": "GB200", "intra_link": "NVLink5 NVL72", "nodes": 18, "nic_count_per_node": 0}, 72, (1, 72, 721.8, 0)),
-        (
-            {
-                "gpu": "H100 SXM",
-                "intra_link": "NVLink4 + NVSwitch",
-                "nodes": 2,
-                "nic_count_per_node": 32,
-                "nic_Gbps_each": 100,
-                "fabric": "AWS EFA v2 (p5.48xlarge)",
-            },
-            16,
-            (2, 8, 370.8, 8),
-        ),
-        ({"gpu": "RTX 4090", "intra_link": "PCIe through host memory"}, 2, (1, 2, 0.0, 0)),
-        ({"gpu": "A100 SXM4 80GB (of 8)", "intra_link": "NVLink3 + NVSwitch"}, 4, (1, 4, 240.0, 0)),
-    ],
-)
-def test_hardware_in_words(block, ranks, expected):
-    machine = machine_of(block, ranks)
-    assert (machine.nodes, machine.gpus, machine.nvlink, machine.nics) == expected
-
-
-def test_meshes_in_words():
-    cube = machine_of({"gpu": "V100 SXM2 16GB", "intra_link": "NVLink2 (hybrid cube mesh, 6 links)"}, 8)
-    assert [sum(row) for row in cube.mesh] == [6] * 8
-    assert not cube.switch
-    quad = machine_of({"gpu": "GH200 120GB", "intra_link": "NVLink4 all-to-all in a quad node, 6 links per pair"}, 4)
-    assert quad.mesh[0] == (0, 6, 6, 6)
-    assert machine_of({"gpu": "V100 SXM3 32GB (DGX-2)", "intra_link": "NVLink2 + NVSwitch"}, 12).switch
-
-
-@pytest.mark.parametrize(
-    ("block", "reason"),
-    [
-        ({"gpu": "Q1"}, "gpu: unknown: 'Q1'"),
-        ({"gpu": "H100", "nodes": 3, "intra_link": "NVLink4"}, "8 ranks on 3 nodes"),
-        ({"gpu": "H100", "nodes": 2, "intra_link": "NVLink4", "nic_count_per_node": 8}, "rate of the NICs"),
-        ({"gpu": "H100", "nodes": "two", "intra_link": "NVLink4"}, "nodes: expected a whole number, got 'two'"),
-        ({"gpu": "H100", "intra_link": "telepathy"}, "neither NVLink nor PCIe"),
-    ],
-)
-def test_hardware_that_is_refused(block, reason):
-    with pytest.raises(Refused, match=reason):
-        machine_of(block, 8)
+def test_fewer_ranks_are_the_first_of_each_node():
+    two = {**NODE, "nodes": 2, "ranks": 16, "nic_count_per_node": 8, "nic_Gbps_each": 400, "fabric": "InfiniBand NDR"}
+    assert machine_of(cluster_of(two, 8)).gpus == 4
+    with pytest.raises(Refused, match="7 ranks on 2 nodes are not dealt out evenly"):
+        cluster_of(two, 7)
 
 
 @pytest.mark.skipif(not fidelity.DEFAULT.exists(), reason="no measured file here")

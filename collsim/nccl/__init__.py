@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collsim.nccl.setting import Setting, parse_setting, parse_version
     from collsim.nccl.tables import ALGORITHMS, PROTOCOLS, Tables, tables_of
     from collsim.nccl.tuning import COLLECTIVES, Cell, Choice, cells, choice, predict
+    from collsim.nccl.view import machine_of
 
 __all__ = [
     "ALGORITHMS",
@@ -40,6 +41,7 @@ __all__ = [
     "cells",
     "choice",
     "graph_of",
+    "machine_of",
     "parse_setting",
     "parse_version",
     "predict",
@@ -60,6 +62,7 @@ _HOMES = {
     "cells": "tuning",
     "choice": "tuning",
     "graph_of": "graph",
+    "machine_of": "view",
     "parse_setting": "setting",
     "parse_version": "setting",
     "predict": "tuning",
