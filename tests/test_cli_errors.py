@@ -151,8 +151,8 @@ def test_an_operation_without_algorithms(capsys, monkeypatch):
         (["run", RING], "the following arguments are required: OPERATION"),
         (
             ["chek"],
-            "COMMAND: expected one of run, compare, bound, explain, report, topology, algorithms, check, convert, "
-            "got 'chek'; did you mean 'check'?",
+            "COMMAND: expected one of run, compare, bound, explain, report, topology, algorithms, check, "
+            "convert, predict, got 'chek'; did you mean 'check'?",
         ),
         (["topology"], "the following arguments are required: WHAT"),
         (["topology", "sho", "x"], "WHAT: expected one of show, list, got 'sho'; did you mean 'show'?"),

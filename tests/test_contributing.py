@@ -44,7 +44,7 @@ def file_named(title: str, pattern: str) -> str:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """A copy of the project in which both recipes were followed."""
     folder = tmp_path_factory.mktemp("project")
-    for name in ("collsim", "tests", "topologies"):
+    for name in ("collsim", "tests", "topologies", "benchmarks"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, folder)

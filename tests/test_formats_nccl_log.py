@@ -171,6 +171,41 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_nccl_log(tmp_path / "missing.log")
 
 
+def test_the_first_versions_write_parents_first(tmp_path: Path) -> None:
+    rows = [(0, -1, 1), (1, 0, 2), (2, 1, 3), (3, 2, -1)]
+    for form in ("{up}->{rank}->{down}/-1/-1", "{up}->{rank}->{down}/-1/-1|{up}->{rank}->{down}/-1/-1"):
+        lines = [
+            f"h:1:{9 + rank} [0] NCCL INFO Trees [0] {form.format(up=up, rank=rank, down=down)}"
+            for rank, up, down in rows
+        ]
+        lines.append("h:1:9 [0] NCCL INFO Channel 00 :    0   1   2   3")
+        found = read(tmp_path, "\n".join(lines))
+        assert found.trees == ((-1, 0, 1, 2),)
+        assert found.rings == ((0, 1, 2, 3),)
+
+
+def test_newer_versions_name_the_function(tmp_path: Path) -> None:
+    def named(text: str, function: str, tail: str = "") -> str:
+        return text.replace("NCCL INFO comm ", f"NCCL INFO {function} comm ").replace(
+            " - Init START", f"{tail} - Init START"
+        )
+
+    text = named(log_of(RINGS, TREES, comm="0x1"), "ncclCommInitRank")
+    text += named(log_of([[0, 1, 2, 3]], [], comm="0x2", host="n1"), "ncclCommInitRankConfig")
+    found = read(tmp_path, text)
+    assert (found.communicators, found.rings) == (2, tuple(map(tuple, RINGS)))
+    halves = ""
+    for color, ring in enumerate(([0, 1], [1, 0])):
+        half = log_of([ring], [], host=f"h{color}").replace(" commId 0xfeed", "")
+        halves += named(half, "ncclCommSplit", f" parent 0x5{color} splitCount 1 color {color} key 0")
+    assert read(tmp_path, halves).communicators == 2
+
+
+def test_trees_with_two_roots_are_refused_by_the_name_of_the_log(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nccl\.log: expected one root in the tree of channel 0, got 2"):
+        read(tmp_path, log_of([], [[-1, 0, -1]]))
+
+
 def test_long_rows_of_digits_take_no_time(tmp_path: Path) -> None:
     for text in ("0" * 3000 + "x", "1 " * 3000 + "x", "comm 0x1 rank 1 nranks 2 " + "- Init " * 20_000, "[" * 9000):
         start = time.perf_counter()

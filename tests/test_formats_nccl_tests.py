@@ -187,12 +187,12 @@ def test_columns_of_new_versions(read: Callable[[str], NcclTests]) -> None:
         "#       size         count      type   redop    root"
         + "     time   algbw   busbw  #wrong  #bitdiff    i_min    i_max    i_p99    i_cv%" * 2
         + "          timestamp\n"
-        "     1048576        262144     float     sum      -1  1.2e+07  1e-01   26.21       3         0    30.0    50.0"
+        "     1048576        262144     float     sum      -1  1.2e+07  9e-05   26.21       3         0    30.0    50.0"
         "     49.0     1.00    36.00   29.13   43.69     N/A         0     30.0     50.0     49.0     2.00"
         "  2026-01-01 00:00:01\n"
     )
     assert log.columns["time"].tolist() == [12.0]
-    assert log.columns["algbw"].tolist() == [0.1e9]
+    assert log.columns["algbw"].tolist() == [pytest.approx(9e4)]
     assert log.columns["wrong"].tolist() == [3]
     assert log.columns["time_in_place"].tolist() == [36e-6]
     assert math.isnan(log.columns["wrong_in_place"][0])
@@ -725,3 +725,23 @@ def test_damaged_logs(tmp_path: Path, kind: str) -> None:
         assert "\n" not in message
         assert time.perf_counter() - started < 1
     assert fine > 10
+
+
+ROW = "   134217728      33554432     float     sum      -1    857.6  156.51  156.51      0  858.0  156.43  156.43    0"
+INFO = "node0:880:887 [0] NCCL INFO Connected all trees"
+
+
+@pytest.mark.parametrize("at", range(1, len(ROW)))
+def test_a_row_that_other_text_cuts_is_right_or_left_out(read: Callable[[str], NcclTests], at: int) -> None:
+    whole = ROW.replace("134217728", "268435456").replace("857.6", "1715.").replace("858.0", "1716.")
+    log = read(f"{SETTINGS}\n{PLACES}\n{TITLES}\n{UNITS}\n{whole}\n{ROW[:at]}{INFO}\n{ROW[at:]}\n")
+    times = dict(zip(log.columns["size"].tolist(), log.columns["time"].tolist(), strict=True))
+    assert times.pop(268435456) == pytest.approx(1715e-6)
+    assert all(size == 134217728 and time == pytest.approx(857.6e-6) for size, time in times.items())
+
+
+def test_a_table_is_only_of_operations_that_its_numbers_allow(read: Callable[[str], NcclTests]) -> None:
+    log = read(f"{TITLES}\n{UNITS}\n{ROW.replace('156.51  156.51', '156.51  273.89')}\n")
+    assert len(log.tables_of("all_reduce")) == 1
+    with pytest.raises(InputError, match="expected a table of reduce_scatter, got all_reduce"):
+        log.tables_of("reduce_scatter")

@@ -73,6 +73,10 @@ def _command(arguments: argparse.Namespace) -> int:
         from collsim.cli.convert import convert
 
         return convert(arguments)
+    if arguments.command == "predict":
+        from collsim.cli.predict import predict
+
+        return predict(arguments)
     from collsim.cli.show import list_topologies, show_algorithms, show_topology
 
     if arguments.command == "topology":

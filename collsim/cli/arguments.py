@@ -107,7 +107,34 @@ def parser() -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="print {operation: [names]} as JSON")
     _add_check(commands)
     _add_convert(commands)
+    _add_predict(commands)
     return top
+
+
+def _add_predict(commands: Any) -> None:
+    predict = commands.add_parser(
+        "predict",
+        help="what NCCL would run on a cluster, and how long by its own formula",
+        description="Say what NCCL would run on a cluster of known machines, size by size, and how long its own\n"
+        "formula predicts that to take. No topology file is needed: a cluster is N x NODE @ K x RATE.",
+        epilog="examples:\n"
+        '  collsim predict "2 x dgx-h100 @ 8x400Gb" all_reduce -b 8 -e 8G -f 2\n'
+        '  collsim predict "4 x p4d" all_gather --nccl 2.22\n'
+        "  collsim predict dgx-h100:4 all_reduce --env NCCL_ALGO=Ring --env NCCL_NVLS_ENABLE=0\n\n" + EXIT_CODES,
+    )
+    predict.add_argument("cluster", metavar="CLUSTER", help='such as "2 x dgx-h100 @ 8x400Gb", dgx-a100 or "4 x p5"')
+    predict.add_argument("operation", metavar="OPERATION", help="all_reduce, all_gather, reduce_scatter, ...")
+    sizes = predict.add_argument_group("sizes, as in nccl-tests (K, M and G are powers of 1024)")
+    sizes.add_argument("-b", "--minbytes", metavar="SIZE", help="smallest size (default 8)")
+    sizes.add_argument("-e", "--maxbytes", metavar="SIZE", help="largest size (default 8G)")
+    sizes.add_argument("-f", "--stepfactor", default="8", metavar="N", help="factor between sizes (default 8)")
+    how = predict.add_argument_group("NCCL")
+    how.add_argument("--nccl", metavar="VERSION", help="release, such as 2.22 (default: the newest known)")
+    how.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE",
+        help="variable of NCCL, such as NCCL_ALGO=Ring; may be given several times",
+    )  # fmt: skip
+    predict.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def _add_convert(commands: Any) -> None:

@@ -57,7 +57,11 @@ def compare(arguments: argparse.Namespace) -> int:
 
         measured = read_measured(arguments, operation, topology)
         todo, dtype = list(measured.rows), measured.dtype
-        root = root_of(str(measured.root), topology.n_ranks)
+        if not 0 <= measured.root < topology.n_ranks:
+            raise InputError(
+                f"{arguments.measured}: expected a root from 0 to {topology.n_ranks - 1}, got {measured.root}"
+            )
+        root = measured.root
     makers = _makers(operation, arguments.algorithm)
     with progress(operation) as pulse, stages() as stage:
         found = compare_algorithms(

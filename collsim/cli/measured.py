@@ -40,6 +40,9 @@ NEAREST = 3
 """Algorithms that are shown beside the fastest if none are chosen."""
 MOST_CURVES = 8
 
+SHORTEST, LONGEST = 1e-12, 1e9
+"""Seconds between which a time can have been measured."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -176,7 +179,8 @@ def _simulated(type_: str) -> str:
 
 def _timed(columns: dict[str, Any], taken: Any, suffix: str) -> Any:
     with np.errstate(invalid="ignore"):
-        return taken & (columns["time" + suffix] > 0)
+        time = columns["time" + suffix]
+        return taken & (time > SHORTEST) & (time < LONGEST)
 
 
 def _rows(columns: dict[str, Any], taken: Any, suffix: str, factor: float) -> dict[int, Row]:

@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = any(path is not None for path in (arguments.plot, arguments.html, arguments.trace))
     topology = load_topology(arguments.topology)
     schedule = schedule_of(arguments, topology, parameters)
-    if arguments.nccl_tests:
+    if arguments.nccl_tests or arguments.output_file is not None:  # sizes that nccl-tests measures
         todo = [rounded_size(size, schedule.collective, DTYPES[dtype]) for size in todo]
     engine = engine_for(schedule, arguments.engine)
     refuse_large(schedule, engine)

@@ -24,12 +24,14 @@ MOST_RANKS = 1 << 20
 MOST_CHANNELS = 1 << 10
 MOST_ENTRIES = 1 << 23
 
-_THREAD = re.compile(r"(\S{1,300}):(\d{1,10}):(\d{1,10}) \[-?\d{1,4}\] NCCL INFO (.*)")
-_START = re.compile(r"comm 0x[0-9a-f]+ rank (\d{1,9}) n[rR]anks (\d{1,9}) .*?(?:commId (0x[0-9a-f]+) )?- Init START")
-_SIZE = re.compile(r"comm 0x[0-9a-f]+ rank (\d{1,9}) n[rR]anks (\d{1,9}) ")
-_RING = re.compile(r"Channel (\d{1,4})/(\d{1,4}) : +(\d{1,9}(?: +\d{1,9})*)$")
+_INFO = " NCCL INFO "
+_THREAD = re.compile(r"(\S{1,300}):(\d{1,10}):(\d{1,10}) \[-?\d{1,4}\]$")
+_COMM = re.compile(r"(?:\w{1,60} )?comm 0x[0-9a-f]{1,16} rank (\d{1,9}) n[rR]anks (\d{1,9}) ")
+_NAME = re.compile(r" commId (0x[0-9a-f]{1,16})| (?:splitCount|childCount) (\d{1,9}) color (-?\d{1,12})")
+_RING = re.compile(r"Channel (\d{1,4})(?:/\d{1,4})? : +(\d{1,9}(?: +\d{1,9})*)$")
 _PLACE = re.compile(r"Ring (\d{1,4}) : (\d{1,9}) -> (\d{1,9}) -> (\d{1,9})")
-_TREE = re.compile(r"\[(\d{1,4})\] (-?\d{1,9})(?:/(-?\d{1,9}))?(?:/(-?\d{1,9}))?->(\d{1,9})->(-?\d{1,9})")
+_TREE = re.compile(r"\[(\d{1,4})\] (-?\d{1,9})((?:/-?\d{1,9}){0,3})->(\d{1,9})->(-?\d{1,9})(/?)")
+"""Channel, children, rank, parent; NCCL 2.4 and 2.5 write the parent first and the children behind the rank."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def read_nccl_log(path: str | os.PathLike[str]) -> NcclGraph:
 
     Notes
     -----
-    ``collsim.run("all_reduce", topology, size="1GiB", algorithm="rings", orders=graph.rings)`` runs NCCL's rings,
-    ``algorithm="trees", parents=graph.trees`` its trees.
+    ``collsim.run("all_reduce", topology, size="1GiB", algorithm="ring", order=graph.rings, channels=len(graph.rings))``
+    runs NCCL's rings, ``algorithm="nccl_tree", parents=graph.trees`` its trees.
     """
     name, version = os.fsdecode(path), ""
     found: dict[str, _Communicator] = {}
@@ -105,19 +107,19 @@ def read_nccl_log(path: str | os.PathLike[str]) -> NcclGraph:
     for number, line in log_lines(path, "a log of NCCL"):
         if not version and (named := re.search(r"NCCL version (\d[\w.+-]{0,60})", line)):
             version = named[1]
-        match = _THREAD.search(line)
+        place = line.find(_INFO)
+        match = _THREAD.search(line[max(place - 400, 0) : place]) if place >= 0 else None
         if match is None:
             continue
-        thread, text = (match[1], match[2], match[3]), match[4].rstrip()
-        start = _START.match(text)
-        if start is not None:
-            ranks = _within(int(start[2]), MOST_RANKS, "ranks", name, number)
-            key = start[3] or f"{ranks} ranks"  # older versions name no communicator
-            at[thread] = found.setdefault(key, _Communicator(ranks, number))
+        thread, text = (match[1], match[2], match[3]), line[place + len(_INFO) :].rstrip()
+        size = _COMM.match(text)
+        ranks = _within(int(size[2]), MOST_RANKS, "ranks", name, number) if size is not None else 0
+        if size is not None and text.endswith("Init START"):
+            at[thread] = found.setdefault(_key(text, ranks), _Communicator(ranks, number))
             continue
         comm = at.get(thread, anybody)
-        if comm is anybody and (size := _SIZE.match(text)):
-            comm.ranks, comm.line = max(comm.ranks, _within(int(size[2]), MOST_RANKS, "ranks", name, number)), number
+        if comm is anybody and ranks:
+            comm.ranks, comm.line = max(comm.ranks, ranks), number
         entries += _take(comm, text, name, number)
         if entries > MOST_ENTRIES:
             raise InputError(f"{name}:{number}: expected at most {MOST_ENTRIES:,} places in rings and trees, got more")
@@ -133,10 +135,21 @@ def read_nccl_log(path: str | os.PathLike[str]) -> NcclGraph:
     return _graph(largest, name, version, len(graphs))
 
 
+def _key(text: str, ranks: int) -> str:
+    """Return what tells a communicator from others: its name, or which part of which split it is.
+
+    The parent of a split is an address, which differs from rank to rank; old versions name nothing at all.
+    """
+    name = _NAME.search(text)
+    if name is None:
+        return f"{ranks} ranks"
+    return name[1] or f"{ranks} ranks of colour {name[3]} of split {name[2]}"
+
+
 def _take(comm: _Communicator, text: str, name: str, number: int) -> int:
     """Keep what a line says of rings and trees, and return how many places it has."""
     if text.startswith("Channel ") and (ring := _RING.match(text)):
-        channel, ranks = _channel(ring[1], name, number), [int(rank) for rank in ring[3].split()]
+        channel, ranks = _channel(ring[1], name, number), [int(rank) for rank in ring[2].split()]
         known = comm.rings.setdefault(channel, (number, ranks))[1]
         if known != ranks:
             raise InputError(
@@ -151,8 +164,9 @@ def _take(comm: _Communicator, text: str, name: str, number: int) -> int:
     if text.startswith("Trees "):
         places = list(_TREE.finditer(text))
         for place in places:
-            key = (_channel(place[1], name, number), int(place[5]))
-            _once(comm.parents, key, int(place[6]), "parent of", name, number)
+            key = (_channel(place[1], name, number), int(place[4]))
+            parent = place[2] if place[6] and not place[3] else place[5]
+            _once(comm.parents, key, int(parent), "parent of", name, number)
         return len(places)
     return 0
 
@@ -242,5 +256,10 @@ def _trees(comm: _Communicator, ranks: int, name: str) -> tuple[tuple[int, ...],
                     f"{name}:{line}: expected a parent from -1 to {ranks - 1}, got {parent} for rank {rank}"
                 )
             parents.append(parent)
+        if parents.count(-1) != 1:
+            raise InputError(
+                f"{name}: expected one root in the tree of channel {channel}, got {parents.count(-1)}; keep the "
+                "lines of one run"
+            )
         trees.append(tuple(parents))
     return tuple(trees)

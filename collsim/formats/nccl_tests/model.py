@@ -80,6 +80,8 @@ class Table:
         The number of wrong values that it gives, or None.
     columns
         Arrays with an entry for each row, as in `NcclTests.columns`.
+    possible
+        The operations that the numbers allow.
     """
 
     number: int
@@ -93,6 +95,7 @@ class Table:
     average_busbw: float | None
     out_of_bounds: int | None
     columns: Mapping[str, Array]
+    possible: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.columns["size"])
@@ -204,10 +207,15 @@ class NcclTests:
             If all tables are of other operations.
         """
         found = [table for table in self.tables if table.operation == operation]
-        found = found or [table for table in self.tables if table.operation is None and not table.program]
+        found = found or [
+            table
+            for table in self.tables
+            if table.operation is None and not table.program and operation in table.possible
+        ]
         if not found:
             there = dict.fromkeys(
-                (table.operation or table.program) + (f" (line {table.line})" if table.line else "")
+                (table.operation or table.program or " or ".join(table.possible) or "one of another operation")
+                + (f" (line {table.line})" if table.line else "")
                 for table in self.tables[:20]
             )
             raise InputError(f"{self.name}: expected a table of {operation}, got {', '.join(there)}")
@@ -243,6 +251,8 @@ class Draft:
     """A table while it is read."""
 
     line: int = 0
+    names: tuple[str, ...] = ("redop", "root")
+    """The columns before those of numbers."""
     program: str = ""
     guesses: set[str] = field(default_factory=set)
     """Programs that the text before the table names, on command lines for example."""
@@ -289,22 +299,25 @@ class Draft:
             columns[name] = np.array(column, dtype=np.float64)
         columns["line"] = line
         ranks = self.ranks or _ranks(self.devices, self.header.get("nthreads", 1) * self.header.get("ngpus", 1))
-        operation, program, ranks = self._named(columns, ranks)
+        operation, program, ranks, possible = self._named(columns, ranks)
         devices = tuple(self.devices[rank] for rank in sorted(self.devices))
         return Table(
             number, self.line, operation, program, ranks, devices, self.header, self.versions, self.average_busbw,
-            self.out_of_bounds, columns,
+            self.out_of_bounds, columns, possible,
         )  # fmt: skip
 
-    def _named(self, columns: Mapping[str, Array], ranks: int | None) -> tuple[str | None, str, int | None]:
-        """Return the operation, the program and the number of ranks, as far as they are certain."""
+    def _named(
+        self, columns: Mapping[str, Array], ranks: int | None
+    ) -> tuple[str | None, str, int | None, tuple[str, ...]]:
+        """Return operation, program and number of ranks, as far as they are certain, and what is possible."""
         blocks = _blocks(columns)
         low, high = self.factor
         factor = self.factor if low <= high else (0.0, math.inf)
         ranks = ranks or (blocks if blocks and blocks > 1 else None)
         possible = possible_operations(
-            reduction=bool((columns["redop"] != "").any()),
-            root=bool((columns["root"] >= 0).any()),
+            # old versions have the columns that an operation needs, reduced tables have neither
+            reduction=bool((columns["redop"] != "").any()) if {"redop", "root"} & {*self.names} else None,
+            root=bool((columns["root"] >= 0).any()) if {"redop", "root"} & {*self.names} else None,
             blocks=None if blocks is None or ranks == 1 else blocks > 1,
             ranks=ranks,
             factor=factor,
@@ -316,7 +329,7 @@ class Draft:
                 program = guess
         certain = possible[0] if len(possible) == 1 else None
         operation = operation_of(program) if program else certain
-        return operation, program, ranks or ranks_by_factor(operation, factor)
+        return operation, program, ranks or ranks_by_factor(operation, factor), tuple(possible)
 
 
 def _ranks(devices: Mapping[int, Device], each: int) -> int | None:

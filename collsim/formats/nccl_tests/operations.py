@@ -55,14 +55,14 @@ def operation_of(program: str) -> str | None:
 
 
 def possible_operations(
-    *, reduction: bool, root: bool, blocks: bool | None, ranks: int | None, factor: tuple[float, float]
+    *, reduction: bool | None, root: bool | None, blocks: bool | None, ranks: int | None, factor: tuple[float, float]
 ) -> list[str]:
     """Return the operations that rows could be of.
 
     Parameters
     ----------
     reduction, root
-        Whether rows name a reduction (another than ``none``), and a root.
+        Whether rows name a reduction (another than ``none``), and a root; None if there is no such column.
     blocks
         Whether the count is that of a block; None if it is not known, or for one rank.
     ranks
@@ -88,8 +88,8 @@ def possible_operations(
     return [
         operation
         for operation in _OURS.values()
-        if (operation in _PRINT_A_REDUCTION) == reduction
-        and (operation in _ROOTED) == root
+        if reduction in (None, operation in _PRINT_A_REDUCTION)
+        and root in (None, operation in _ROOTED)
         and (blocks is None or (operation in _BLOCKED) == blocks)
         and fits(operation)
     ]

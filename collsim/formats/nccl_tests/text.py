@@ -246,6 +246,7 @@ class _Reader:
             # the same run goes on, or nothing was said: what is known of it stays true
             fresh.devices, fresh.header, fresh.ranks = stream.table.devices, stream.table.header, stream.table.ranks
             fresh.program = fresh.program or stream.table.program
+        fresh.names = stream.titles
         fresh.line, fresh.guesses, fresh.versions = number, self.guesses, dict(self.versions)
         if "cputime" in titles:
             fresh.header = {**fresh.header, "report_cputime": 1}
@@ -327,6 +328,9 @@ class _Reader:
         out, within = groups
         if out is None or within is None:
             return False
+        if not (_agrees(row.size, out) and _agrees(row.size, within)):
+            self.drafts.skip(row.line)  # other text was printed into one of its numbers
+            return True
         self.drafts.count_row(row.line)
         table.add(row.line, row.size, count, intern(type_), intern(redop), root, out, within)
         return True
@@ -345,6 +349,16 @@ class _Reader:
             texts = {name: texts[name] for name in ("algbw", "busbw")}
             table.narrow(found["algbw"], found["busbw"], max(map(_rounding, texts.values())))
         return tuple(found.get(name, NAN) for name in MEASURES)  # type: ignore[return-value]
+
+
+def _agrees(size: int, measures: Measures) -> bool:
+    """Return whether size, time and algbw of a row belong together, as far as they are rounded."""
+    time, algbw = measures[:2]
+    if not (size > 0 and time > 0 and algbw > 0):  # none of it, or too little to tell
+        return True
+    expected = size / time
+    # the last digits that are printed: 0.1 us in old versions, 0.01 GB/s
+    return abs(algbw - expected) <= (0.02 + 0.1e-6 / time) * expected + 1e7
 
 
 def _number(text: str, unit: str) -> float | None:
