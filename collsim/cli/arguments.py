@@ -185,16 +185,7 @@ def _add_run(commands: Any) -> None:
     run.add_argument("topology", metavar="TOPOLOGY", help="topology file, or a shipped machine: dgx-h100, ...")
     run.add_argument("operation", metavar="OPERATION", help="all_reduce, reduce_scatter, ... (see: collsim algorithms)")
     what = run.add_argument_group("what to run")
-    what.add_argument(
-        "-a", "--algorithm", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring, or the only one)"
-    )
-    what.add_argument(
-        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
-        "channel; may be given several times",
-    )  # fmt: skip
-    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
-    _add_nccl_log(what)
+    _add_algorithm(what)
     _add_sizes(run)
     how = run.add_argument_group("how to run it")
     _add_network(how)
@@ -220,11 +211,26 @@ def _add_run(commands: Any) -> None:
     )
 
 
-def _add_nccl_log(group: Any) -> None:
-    group.add_argument(
-        "--nccl-log", metavar="FILE",
-        help="output of NCCL with NCCL_DEBUG=INFO: run the very rings (-a ring) or trees (-a nccl_tree) that it built",
+def _add_algorithm(what: Any, *, several: bool = False) -> None:
+    """Add what to run: its name (or names), parameters and root, and what NCCL built."""
+    if several:
+        names = "names or FILE.py:FUNCTION, with commas between (default ring, or the only one)"
+        what.add_argument("-a", "--algorithm", metavar="NAME,...", help=names)
+    else:
+        name = "name, or FILE.py:FUNCTION (default ring, or the only one)"
+        what.add_argument("-a", "--algorithm", metavar="NAME", help=name)
+    what.add_argument(
+        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
+        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
+        "channel; may be given several times",
     )  # fmt: skip
+    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    if not several:
+        what.add_argument(
+            "--nccl-log", metavar="FILE",
+            help="output of NCCL with NCCL_DEBUG=INFO: run the very rings (-a ring) or trees (-a nccl_tree) that it "
+            "built",
+        )  # fmt: skip
 
 
 def _add_sizes(
@@ -329,16 +335,7 @@ def _add_explain(commands: Any) -> None:
     )
     explain.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
     what = explain.add_argument_group("what to explain")
-    what.add_argument(
-        "-a", "--algorithm", metavar="NAME", help="name, or FILE.py:FUNCTION (default ring, or the only one)"
-    )
-    what.add_argument(
-        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
-        "channel; may be given several times",
-    )  # fmt: skip
-    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
-    _add_nccl_log(what)
+    _add_algorithm(what)
     what.add_argument(
         "-b", "--minbytes", metavar="SIZE",
         help="the size, as in nccl-tests (K, M and G are powers of 1024; default 32M)",
@@ -372,16 +369,7 @@ def _add_report(commands: Any) -> None:
     report.add_argument("topology", metavar="TOPOLOGY", help="topology file (of any tool), or a shipped machine")
     report.add_argument("operation", metavar="OPERATION", help="all_reduce, ... (see: collsim algorithms)")
     what = report.add_argument_group("what to report on")
-    what.add_argument(
-        "-a", "--algorithm", metavar="NAME,...",
-        help="names or FILE.py:FUNCTION, with commas between (default ring, or the only one)",
-    )  # fmt: skip
-    what.add_argument(
-        "-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-        help="parameter of the algorithm, such as channels=2, order=0,2,1,3 or order=[[0,1,2],[2,1,0]] for a ring a "
-        "channel; may be given several times",
-    )  # fmt: skip
-    what.add_argument("-r", "--root", default="0", metavar="RANK", help="root of broadcast, reduce, ... (default 0)")
+    _add_algorithm(what, several=True)
     _add_sizes(report, "8", "1G", "8")
     how = report.add_argument_group("how to run it")
     _add_network(how)
