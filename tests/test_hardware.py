@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from collsim.errors import InputError
-from collsim.formats.gpus import GPUS, nvlink_bandwidth
+from collsim.formats.gpus import gpu_models, nvlink_bandwidth
 from collsim.hardware import catalogue, gpu, gpu_names, nic, nic_names, node, node_names
 from collsim.hardware.words import find_gpu, split_words
 from collsim.topology.yamltree import parse, read_text
@@ -48,14 +48,12 @@ def test_facts_of_gpus(name):
     assert found.peak_flops.get("bf16") == (None if bf16 is None else round(bf16 * 10**12))
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_the_table_of_the_formats_is_in_the_catalogue(name):
-    old, new = GPUS[name], gpu(name)
-    assert (new.family, new.sm) == (old.name, old.sm)
-    assert new.nvlinks == old.nvlinks or name == "a40"  # it takes a bridge of four by its data sheet
-    assert new.pcie == old.pcie or name in ("b300", "gb300")  # Gen6 by their data sheets
-    if new.nvlinks:
-        assert new.nvlink_bandwidth == nvlink_bandwidth(new.sm)
+@pytest.mark.parametrize("name", gpu_models())
+def test_what_formats_take_for_a_gpu(name):
+    model, whole = gpu_models()[name], gpu(name)
+    assert (model.name, model.sm, model.nvlinks, model.pcie) == (whole.family, whole.sm, whole.nvlinks, whole.pcie)
+    if whole.nvlinks:  # a dump has the compute capability only
+        assert whole.nvlink_bandwidth == nvlink_bandwidth(whole.sm)
 
 
 @pytest.mark.parametrize("name", gpu_names())

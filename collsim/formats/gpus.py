@@ -1,18 +1,20 @@
 """What a file that names no links leaves to the GPU: its NVLinks and the rates that NCCL reckons with.
 
-Source of the rates: NCCL, ``src/graph/topo.h`` (Apache-2.0), GB/s of one NVLink and direction by compute capability;
-number of NVLinks: NVIDIA's data sheets and white papers of each GPU.
+The GPUs are those of `collsim.hardware`. Source of the rates: NCCL, ``src/graph/topo.h`` (Apache-2.0), GB/s of one
+NVLink and direction by compute capability, which is all that a dump says of a GPU.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from collsim.errors import InputError, did_you_mean, shown
+from collsim.hardware.catalogue import families
 
-__all__ = ["GPUS", "Gpu", "gpu_model", "nvlink_bandwidth"]
+__all__ = ["Gpu", "gpu_model", "gpu_models", "nvlink_bandwidth"]
 
 MB = 10**6
 
@@ -39,33 +41,22 @@ class Gpu:
     pcie: int
 
 
-GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        Gpu("p100", 60, 4, 3),
-        Gpu("v100", 70, 6, 3),
-        Gpu("t4", 75, 0, 3),
-        Gpu("a100", 80, 12, 4),
-        Gpu("a800", 80, 8, 4),
-        Gpu("a30", 80, 4, 4),
-        Gpu("a10", 86, 0, 4),
-        Gpu("a10g", 86, 0, 4),
-        Gpu("a40", 86, 0, 4),
-        Gpu("rtx3090", 86, 4, 4),
-        Gpu("rtx4090", 89, 0, 4),
-        Gpu("l4", 89, 0, 4),
-        Gpu("l40", 89, 0, 4),
-        Gpu("l40s", 89, 0, 4),
-        Gpu("h100", 90, 18, 5),
-        Gpu("h200", 90, 18, 5),
-        Gpu("h20", 90, 18, 5),
-        Gpu("h800", 90, 8, 5),
-        Gpu("b200", 100, 18, 5),
-        Gpu("gb200", 100, 18, 5),
-        Gpu("b300", 103, 18, 5),
-        Gpu("gb300", 103, 18, 5),
-    )
-}
+@cache
+def gpu_models() -> dict[str, Gpu]:
+    """Return the GPUs of NVIDIA by name, out of the hardware catalogue: of each family the first form.
+
+    Examples
+    --------
+    >>> gpu_models()["a100"]
+    Gpu(name='a100', sm=80, nvlinks=12, pcie=4)
+    """
+    first = {name: members[0] for name, members in families().items()}
+    return {
+        name: Gpu(name, gpu.sm, gpu.nvlinks, gpu.pcie)
+        for name, gpu in first.items()
+        if gpu.vendor == "nvidia" and name == gpu.family
+    }
+
 
 _NVLINK = ((100, 40_100), (90, 20_600), (87, 20_000), (86, 12_000), (70, 20_000), (60, 18_000), (0, 20_000))
 """Least compute capability and MB/s, as NCCL decides."""
@@ -95,12 +86,12 @@ def gpu_model(name: str) -> Gpu:
     >>> gpu_model("H100").nvlinks, gpu_model("NVIDIA A100-SXM4-40GB").name, gpu_model("RTX 3090").name
     (18, 'a100', 'rtx3090')
     """
-    known = None
+    models, known = gpu_models(), None
     if isinstance(name, str) and len(name) <= 100:
         words = re.split(r"[^a-z0-9]+", name.lower())  # "NVIDIA A100-SXM4-40GB" is an A100
         near = ("".join(words), *words, *map("".join, pairwise(words)))
-        known = next((GPUS[word] for word in near if word in GPUS), None)
+        known = next((models[word] for word in near if word in models), None)
     if known is None:
-        hint = did_you_mean(str(name)[:40].lower(), GPUS)
-        raise InputError(f"gpu: expected one of {', '.join(GPUS)}, got {shown(name)}{hint}")
+        hint = did_you_mean(str(name)[:40].lower(), models)
+        raise InputError(f"gpu: expected one of {', '.join(models)}, got {shown(name)}{hint}")
     return known

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collsim.formats.gpus import GPUS, Gpu
+from collsim.formats.gpus import Gpu, gpu_models
 from collsim.units import INT64_MAX, format_bandwidth
 
 __all__ = ["Standard", "gpu_in", "in_bytes", "kind_of", "latency_of", "nvlink_rate", "standard_of", "xgmi_rate"]
@@ -168,7 +168,8 @@ def gpu_in(words: str) -> Gpu | None:
     ('h100', 'gb200', None)
     """
     models = (_ALIASES.get(word, word) for word in _MODEL.findall(_plain(words)))
-    return next((GPUS[model] for model in models if model in GPUS), None)
+    known = gpu_models()
+    return next((known[model] for model in models if model in known), None)
 
 
 def in_bytes(unit: str, number: Fraction, words: str) -> tuple[int, str] | None:

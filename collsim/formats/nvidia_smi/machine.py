@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collsim.formats.gpus import GPUS, Gpu, gpu_model, nvlink_bandwidth
+from collsim.formats.gpus import Gpu, gpu_model, gpu_models, nvlink_bandwidth
 from collsim.formats.nccl.rates import LANES, cpu_bandwidth, generation_speed, pcie_bandwidth
 from collsim.formats.nvidia_smi.distances import Groups, groups_of
 from collsim.formats.nvidia_smi.table import Table
@@ -180,14 +180,16 @@ def _model(table: Table, gpu: str | None) -> tuple[Gpu | None, bool]:
         name = "p100"
     if name is None:
         a, b, count = max(pairs, key=lambda pair: pair[2])
-        able = [known.name for known in GPUS.values() if known.nvlinks >= (count if complete and n > 2 else most)]
+        able = [
+            known.name for known in gpu_models().values() if known.nvlinks >= (count if complete and n > 2 else most)
+        ]
         table.fail(
             b,
             a,
             f"expected to be told which GPU this is, since several can have NV{count} here; name it with gpu=, or "
             f"collsim convert ... --gpu, one of {', '.join(able) or 'none that is known'}",
         )
-    return GPUS[name], True
+    return gpu_models()[name], True
 
 
 # PCIe
