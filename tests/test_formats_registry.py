@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -149,10 +148,8 @@ def test_machines_that_are_too_large_to_write_are_refused_before_they_are_joined
     small.write_text("topology: [ Ring ]\nnpus_count: [ 600000 ]\nbandwidth: [ 5 ]\nlatency: [ 5 ]\n")
     topology = read_topology(small)
     for name, message in (("out.yaml", "expected at most 1,000,000 links in a file"), ("out.graphml", "nothing reads")):
-        start = time.perf_counter()
         with pytest.raises(TopologyError, match=message):
             write_topology(topology, tmp_path / name)
-        assert time.perf_counter() - start < 30
         assert not (tmp_path / name).exists()
 
 

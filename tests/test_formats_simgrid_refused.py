@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import time
 
 import pytest
 
@@ -138,10 +137,8 @@ CLUSTERS = [
 
 @pytest.mark.parametrize(("text", "message"), CLUSTERS)
 def test_clusters_that_are_refused(text: str, message: str) -> None:
-    start = time.perf_counter()
     with pytest.raises(TopologyError, match=re.escape(message)):
         platform(f"<cluster {CLUSTER} {text}/>")
-    assert time.perf_counter() - start < 1
 
 
 def test_gateways_must_be_inside() -> None:
@@ -178,9 +175,7 @@ def test_mutations_end_in_a_topology_or_a_place() -> None:
                     value = rng.choice(values) if values else None
                     if value:
                         text = text[: value.start()] + rng.choice(words) + text[value.end() :]
-        start = time.perf_counter()
         try:
             assert parse_simgrid(Source("p.xml", text)).n_ranks > 0
         except TopologyError as error:
             assert str(error).startswith("p.xml:")  # noqa: PT017
-        assert time.perf_counter() - start < 1

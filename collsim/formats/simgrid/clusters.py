@@ -15,6 +15,7 @@ Facts from SimGrid's documentation ("XML reference", "Modeling hierarchical netw
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,7 +30,7 @@ Wire = tuple[int, int]
 
 
 @dataclass(eq=False)
-class ShapedZone(Zone):
+class ShapedZone(Zone, ABC):
     """What the three shapes have in common.
 
     Attributes
@@ -49,21 +50,21 @@ class ShapedZone(Zone):
     limiters: dict[int, int] = field(default_factory=dict)
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """Number of hosts."""
-        raise NotImplementedError
 
     def build(self) -> None:
         """Make links and switches, once the hosts are there."""
         self.place = {point: place for place, point in enumerate(self.hosts)}
 
+    @abstractmethod
     def walk(self, src: int, dst: int) -> Route:
         """Return the route between two hosts by their numbers, the hosts included, limiters left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def wires(self) -> Iterator[tuple[int, int, Wire]]:
         """Yield the lower end of each link, the upper one, and the link."""
-        raise NotImplementedError
 
     def local(self, src: int, dst: int) -> tuple[Route, int, int] | None:
         """Return SimGrid's route between two hosts."""
