@@ -33,6 +33,16 @@ def test_variables_and_releases_count(capsys: pytest.CaptureFixture[str]) -> Non
     assert (forced["nccl"], forced["ignored"]) == ("2.18", ["NCCL_FOO"])
 
 
+def test_releases_without_tables_of_their_own_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["predict", "dgx-h100", "all_reduce", "-b", "1G", "-e", "1G", "--nccl"]
+    assert main([*call, "2.16"]) == 0
+    old = capsys.readouterr().out
+    assert "NVLS" not in old
+    assert "# tables    those of NCCL 2.18, the nearest release whose tables are known" in old
+    assert main([*call, "2.22"]) == 0
+    assert "tables" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

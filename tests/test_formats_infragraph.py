@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.errors import InputError, TopologyError
+from collsim.formats.gpus import gpu_model
 from collsim.formats.infragraph import format_infragraph, parse_infragraph, read_infragraph, write_infragraph
-from collsim.formats.infragraph.standards import standard_of
+from collsim.formats.infragraph.standards import nvlink_rate, standard_of
 from collsim.formats.registry import sniff_text
 from collsim.formats.source import Source
 from collsim.topology import Topology, TopologyBuilder, dragonfly, fat_tree, load_topology, rail_optimized, shipped
@@ -761,3 +762,10 @@ def test_the_dgx_a100_sample():
     assert facts(read(format_infragraph(topology))) == facts(topology)
     faster = read_infragraph(SAMPLE, rates={"pcie": "12GB/s"})
     assert faster.link_bandwidth.min() == 12 * 10**9
+
+
+@pytest.mark.parametrize(("gpu", "rate"), [("h100", 25), ("a100", 25), ("p100", 20), ("b200", 50), ("rtx3090", 14)])
+def test_an_nvlink_without_a_generation_is_that_of_its_gpu(gpu: str, rate: int) -> None:
+    standard = standard_of("NVLink")
+    assert standard is not None
+    assert round(nvlink_rate(standard, gpu_model(gpu)) / 1e9) == rate

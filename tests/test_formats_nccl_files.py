@@ -149,6 +149,12 @@ def test_a_full_dump_without_nvlinks_gets_none() -> None:
     assert "nvswitch" not in parse_nccl(system(pcie), gpu="h100").nodes
 
 
+def test_the_form_of_a_gpu_decides_about_nvswitch() -> None:
+    assert "nvswitch" in parse_nccl(system(cloud()), gpu="h100").nodes
+    for form in ("H100 PCIe", "V100-PCIE-16GB"):
+        assert "nvswitch" not in parse_nccl(system(cloud()), gpu=form).nodes
+
+
 def test_a_partial_file_says_what_is_missing_and_what_to_give() -> None:
     assert refusal(system(cloud())) == (
         "machine.xml:3:80: pci: expected GPUs as NCCL dumps them (<gpu> with sm, rank and <nvlink>), got 4 bare <pci> "

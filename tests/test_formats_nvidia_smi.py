@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import collsim
 from collsim.errors import InputError, TopologyError
+from collsim.formats.gpus import gpu_models
 from collsim.formats.nvidia_smi import parse_nvidia_smi, read_nvidia_smi
 from collsim.formats.source import Source
 from collsim.topology import Topology
@@ -196,6 +197,12 @@ def test_generations_that_cannot_be_told(n: int, cell: str) -> None:
     assert re.match(r"topo\.txt:\d+:\d+: GPU1, GPU0: expected to be told which GPU this is", message)
     assert f"several can have {cell} here; name it with gpu=, or collsim convert ... --gpu, one of" in message
     assert ("h100" in message) == (cell != "NV0")
+
+
+def test_every_gpu_with_nvlink_can_be_given() -> None:
+    for name, model in gpu_models().items():
+        if model.nvlinks >= 4:
+            assert read(all_to_all(2, "NV4", {"NIC0": ["PIX", "SYS"]}), name).n_ranks == 2
 
 
 def test_part_of_a_dgx1() -> None:
@@ -433,7 +440,7 @@ def test_gpus_that_cannot_have_these_nvlinks() -> None:
     assert "GPU1, GPU0: expected the NVLinks of a t4, which has no NVLink, got NV1" in fault(table_of(*dgx1()), "t4")
     assert "expected the NVLinks of a v100, which has 6 NVLinks, got NV12" in fault(all_to_all(8, "NV12"), "v100")
     assert "expected at most 4 NVLinks of GPU0, a p100, got 6" in fault(table_of(*dgx1()), "p100")
-    with pytest.raises(InputError, match="gpu: expected one of"):
+    with pytest.raises(InputError, match="gpu: expected a GPU such as"):
         read(PAIR, "h1000")
 
 

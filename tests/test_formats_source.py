@@ -27,7 +27,6 @@ def test_elements_have_places_text_and_children_in_order() -> None:
     assert [e.tag for e in root.all("c")] == ["c"]
     assert root.get("x") == "1"
     assert root.get("z", "none") == "none"
-    assert root.whole("z", 7) == 7
 
 
 def test_names_lose_their_namespace() -> None:

@@ -51,6 +51,10 @@ def predict(arguments: argparse.Namespace) -> int:
     _note("channels", _words(graph))
     rough = "times are those by which NCCL chooses: good for large messages, rough for small ones; nothing is simulated"
     _note("formula", rough)
+    if graph.version != setting.version:
+        _note(
+            "tables", f"those of NCCL {'.'.join(map(str, graph.version))}, the nearest release whose tables are known"
+        )
     for note in where.notes:
         _note("assumed", note)
     if setting.ignored:

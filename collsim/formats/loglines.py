@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from collsim.errors import InputError, shown
 
-__all__ = ["LONGEST", "log_lines"]
+__all__ = ["ESCAPES", "LONGEST", "log_lines"]
 
 LONGEST = 1 << 20
 """Bytes of a line; a longer one is no line of a log."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,40}[A-Za-z]")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,40}[A-Za-z]")
+"""What moves or colours a terminal."""
 
 
 def log_lines(path: str | os.PathLike[str], what: str) -> Iterator[tuple[int, str]]:
@@ -55,7 +56,7 @@ def log_lines(path: str | os.PathLike[str], what: str) -> Iterator[tuple[int, st
                         f"{name}:{number}: expected {what} in UTF-8, got a zero byte; is it a binary file?"
                     )
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8", errors="replace").rstrip("\r\n")
-                yield number, _ESCAPES.sub("", text) if "\x1b" in text else text
+                yield number, ESCAPES.sub("", text) if "\x1b" in text else text
     except FileNotFoundError:
         raise InputError(f"{name}: expected {what}, got no such file") from None
     except OSError as error:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from collsim.errors import InputError, TopologyError, one_of, shown
+from collsim.formats.loglines import ESCAPES
 from collsim.outputs import output_path, write_whole
 from collsim.topology.graph import Topology
 
@@ -48,6 +49,8 @@ class Format:
         ``module:function`` that reads a path, and that returns a topology as text; empty if there is none.
     leaves_out
         Attributes of devices that the text does not have.
+    has_json
+        Whether the writer can be told ``as_json``, which a name that ends in ``.json`` does.
     """
 
     title: str
@@ -55,6 +58,7 @@ class Format:
     reader: str
     writer: str = ""
     leaves_out: tuple[str, ...] = ()
+    has_json: bool = False
 
     @property
     def read(self) -> Callable[..., Topology]:
@@ -83,6 +87,7 @@ FORMATS = {
         "collsim.formats.infragraph:read_infragraph",
         "collsim.formats.infragraph:format_infragraph",
         ("send_overhead", "reduce_bandwidth", "channel_bandwidth", "reduces", "multicasts"),
+        has_json=True,
     ),
     "simai": Format("a SimAI topology", (".simai",), "collsim.formats.ns3:read_simai"),
     "ns3": Format("an ns-3 topology", (".ns3",), "collsim.formats.ns3:read_ns3"),
@@ -174,7 +179,7 @@ def write_topology(topology: Topology, path: str | os.PathLike[str], format: str
     """
     name = format_of_path(path) if format is None else one_of("format", format, WRITTEN)
     target = output_path(path, "topology", ("",))  # any name will do where the format is given
-    as_json = name == "infragraph" and os.fspath(path).lower().endswith(".json")
+    as_json = FORMATS[name].has_json and os.fspath(path).lower().endswith(".json")
     write_whole(target, format_topology(topology, name, as_json=as_json).encode(), "topology")
     return name
 
@@ -245,7 +250,7 @@ def _head(path: str | os.PathLike[str]) -> str:
             head = stream.read(HEAD)
     except (OSError, ValueError, TypeError):
         return ""
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", head.decode("utf-8-sig", errors="replace")).replace("\r", "\n").lstrip()
+    return ESCAPES.sub("", head.decode("utf-8-sig", errors="replace")).replace("\r", "\n").lstrip()
 
 
 def sniff_text(head: str) -> str | None:

@@ -69,16 +69,14 @@ class Element:
             self.fail(f"expected an attribute {attribute!r}, got none{did_you_mean(attribute, self.attributes)}")
         return value
 
-    def whole(self, attribute: str, otherwise: int | None = None, *, least: int = 0, most: int = 2**31) -> int:
+    def whole(self, attribute: str, *, least: int = 0, most: int = 2**31) -> int:
         """Return an attribute as a whole number, decimal or hexadecimal after 0x.
 
         Raises
         ------
         TopologyError
-            If it is missing with nothing given instead, no whole number, or not from ``least`` to ``most``.
+            If it is missing, no whole number, or not from ``least`` to ``most``.
         """
-        if attribute not in self.attributes and otherwise is not None:
-            return otherwise
         text = self.get(attribute).strip()
         try:
             value = int(text, 16 if text[:2].lower() == "0x" else 10) if len(text) <= 40 else None

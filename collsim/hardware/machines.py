@@ -6,9 +6,8 @@ switch; more have a leaf switch for each place of an adapter (a rail), and a spi
 one network without bottleneck where the node says ``flat``. GPUs of a mesh in which some pairs have no link forward for
 others, to an adapter too.
 
-Rates are those of the data sheets. Latencies are the hops of NCCL's model (``tuning.cc``, LL) and RCCL's: 0.6 us over
-NVLink, 0.8 us over xGMI, 1 us over a PCIe switch, 2.7 us over a network, each parted over its links; 0.3 us between
-sockets, from leaf to spine and between two boards of NVSwitches are assumptions.
+Rates are those of the data sheets, latencies those of `collsim.hardware.hops`; between two boards of NVSwitches 0.3 us
+are assumed.
 """
 
 from __future__ import annotations
@@ -20,14 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import InputError
+from collsim.hardware.hops import NVLINK, PCIE, PORT, SOCKET, SPINE, XGMI
 from collsim.hardware.model import Cluster, Node
 from collsim.topology.builder import assemble
 from collsim.topology.graph import Topology
 
 __all__ = ["machine", "pcie_bandwidth"]
-
-NVLINK, XGMI, PCIE, SOCKET, PORT, SPINE = 600_000, 800_000, 500_000, 300_000, 850_000, 300_000
-"""Picoseconds of a link."""
 
 _X16 = {3: 15_750_000_000, 4: 31_500_000_000, 5: 63_000_000_000, 6: 121_000_000_000}
 """PCI-SIG: 8, 16, 32 GT/s a lane with 128/130 of it data; 64 GT/s with 242/256 of it."""

@@ -22,6 +22,8 @@ from collsim.nccl.tables import Tables, tables_of
 __all__ = ["Graph", "Search", "graph_of"]
 
 TREE, BALANCED = "tree", "balanced"
+NVLS_SINCE = (2, 17)
+"""The release that brought NVLS (release notes of NCCL 2.17.1)."""
 EPSILON = 1e-6
 """Rates are sums of decimals such as 20.6; NCCL rounds to thousandths."""
 
@@ -262,7 +264,7 @@ def _tree_pattern(machine: Machine) -> str:
 def _nvls(machine: Machine, known: Tables, setting: Setting) -> Search:
     intra_path, inter_path = _paths(machine)
     none = Search("nvls", 0, 0.0, 0.0, intra_path, inter_path, same=False)
-    if not (setting.nvls and machine.reduces) or machine.gpus < known.nvls_gpus:
+    if not (setting.nvls and machine.reduces) or machine.gpus < known.nvls_gpus or setting.version < NVLS_SINCE:
         return none
     speeds = [speed for speed in known.speeds(machine.sm, machine.nodes) if speed <= _fastest(machine) + EPSILON]
     heads = min(known.nvls_heads, machine.gpus)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from collsim.formats.gpus import Gpu
 from collsim.formats.infragraph.document import Link
 from collsim.formats.infragraph.roles import PRIORITY
 from collsim.formats.infragraph.standards import (
@@ -23,6 +22,7 @@ from collsim.formats.infragraph.standards import (
     standard_of,
     xgmi_rate,
 )
+from collsim.hardware.model import Gpu
 from collsim.topology.names import shown_text
 from collsim.units import format_time
 
@@ -196,7 +196,7 @@ class Prices:
             return each
         shares = [(nvlink_rate(standard, gpu) * gpu.nvlinks // degree, gpu, degree) for gpu, degree in known]
         rate, gpu, degree = min(shares, key=lambda share: share[0])
-        text = f"the {gpu.nvlinks} NVLinks of {gpu.name.upper()} shared by {degree} edges"
+        text = f"the {gpu.nvlinks} NVLinks of {gpu.family.upper()} shared by {degree} edges"
         self._tell(link, text, rate)
         return rate
 

@@ -17,7 +17,9 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from collsim.formats.gpus import Gpu, gpu_models
+from collsim.formats.gpus import gpu_models
+from collsim.hardware.hops import NVLINK, PCIE, PORT, SOCKET, SPINE, XGMI
+from collsim.hardware.model import Gpu
 from collsim.units import INT64_MAX, format_bandwidth
 
 __all__ = ["Standard", "gpu_in", "in_bytes", "kind_of", "latency_of", "nvlink_rate", "standard_of", "xgmi_rate"]
@@ -29,7 +31,6 @@ _LANES_MB = {1: Fraction(250), 2: Fraction(500), 3: Fraction(15750, 16), 4: Frac
 _LANES_MB[6] = Fraction(121000, 16)
 _TRANSFERS = {Fraction(5, 2): 1, Fraction(5): 2, Fraction(8): 3, Fraction(16): 4, Fraction(32): 5, Fraction(64): 6}
 _NVLINK = {1: 20, 2: 25, 3: 25, 4: 25, 5: 50}
-_NVLINK_BY_SM = ((100, 50), (86, 14), (70, 25), (60, 20))
 _INFINIBAND = {"xdr": 800, "ndr": 400, "hdr": 200, "edr": 100}
 _XGMI: dict[str, int | Fraction] = {
     "mi2": 50,
@@ -62,7 +63,6 @@ _GIGABITS = re.compile(r"\b([0-9]{1,4}) ?g(?:b|be|bps|b/s|bit/s|bit|e)?\b")
 _NAMED = re.compile(r"\b([0-9]{1,5}(?:\.[0-9]{1,3})?) ?(g|t)(b/s|bps|bit/s)\b", re.IGNORECASE)
 _BOTH = re.compile(r"both|bi-?dir|aggregat|total|up to")
 _MODEL = re.compile(r"[a-z]+[0-9]+[a-z]*")
-_ALIASES = {"gh200": "h200", "b300": "b200", "gb300": "gb200"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,7 @@ def socket_rate(kind: str) -> int:
 
 def nvlink_rate(standard: Standard, gpu: Gpu | None) -> int:
     """Return bytes/s of a single NVLink by its generation, else by the GPU; 0 if neither says."""
-    if standard.each or gpu is None:
-        return standard.each * GB
-    return next((rate for least, rate in _NVLINK_BY_SM if gpu.sm >= least), 20) * GB
+    return standard.each * GB or (gpu.link_bandwidth if gpu is not None else 0)
 
 
 def xgmi_rate(words: str) -> int:
@@ -164,12 +162,11 @@ def gpu_in(words: str) -> Gpu | None:
 
     Examples
     --------
-    >>> gpu_in("NVIDIA H100 / H200 SXM5").name, gpu_in("dgx_gb200").name, gpu_in("Generic GPU/XPU")
+    >>> gpu_in("NVIDIA H100 / H200 SXM5").family, gpu_in("dgx_gb200").family, gpu_in("Generic GPU/XPU")
     ('h100', 'gb200', None)
     """
-    models = (_ALIASES.get(word, word) for word in _MODEL.findall(_plain(words)))
     known = gpu_models()
-    return next((known[model] for model in models if model in known), None)
+    return next((known[word] for word in _MODEL.findall(_plain(words)) if word in known), None)
 
 
 def in_bytes(unit: str, number: Fraction, words: str) -> tuple[int, str] | None:
@@ -213,14 +210,14 @@ def latency_of(kind: str, between: tuple[str, str]) -> int:
 
     Examples
     --------
-    >>> latency_of("nvlink", ("gpu", "switch")), latency_of("ethernet", ("nic", "switch"))
-    (300000, 850000)
+    >>> latency_of("nvlink", ("gpu", "switch")), latency_of("nvlink", ("gpu", "gpu"))
+    (300000, 600000)
     """
-    if kind == "xgmi" and between == ("gpu", "gpu"):
-        return 800_000
+    if between == ("gpu", "gpu") and kind in ("nvlink", "xgmi"):
+        return NVLINK if kind == "nvlink" else XGMI
     if kind in ("ethernet", "infiniband"):
-        return 850_000 if "nic" in between else 300_000
-    return {"nvlink": 300_000, "upi": 300_000, "qpi": 300_000, "xgmi": 300_000}.get(kind, 500_000)
+        return PORT if "nic" in between else SPINE
+    return {"nvlink": NVLINK // 2, "upi": SOCKET, "qpi": SOCKET, "xgmi": SOCKET}.get(kind, PCIE)
 
 
 def rate_text(rate: int) -> str:

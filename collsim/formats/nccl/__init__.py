@@ -114,7 +114,7 @@ def parse_nccl(source: Source, *, gpu: str | None = None, nodes: int = 1) -> Top
         places,
         nodes,
         sharp=all(is_sharp(host) for host in hosts),
-        description=describe_machine(reader, hosts, wired, nodes, notes, None if model is None else model.name),
+        description=describe_machine(reader, hosts, wired, nodes, notes, None if model is None else model.family),
         source=(
             f"NCCL topology {source.file}. Rates: NCCL and RCCL "
             "(src/graph/topo.h and topo.cc). Latencies: the hops of NCCL's model (tuning.cc, LL), 0.6 us over NVLink, "

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collsim.errors import TopologyError
-from collsim.formats.nccl.wiring import NVLINK_PS, PORT_PS, Link, Wired
+from collsim.formats.nccl.wiring import Link, Wired
 from collsim.formats.xmltree import Element
+from collsim.hardware.hops import NVLINK, PORT
 from collsim.topology.builder import assemble
 from collsim.topology.graph import Topology
 from collsim.topology.names import MAX_LINKS, MAX_NODES, MAX_ROUTES, member_name
@@ -92,7 +93,7 @@ def join_hosts(
     parts = [local]
     if shared:
         rates = [(h, gpu, rate) for h in range(len(hosts)) for gpu, rate in hosts[h].hidden.items()]
-        links = (_both(int(starts[h]) + gpu, end, rate, NVLINK_PS // 2, "nvlink") for h, gpu, rate in rates)
+        links = (_both(int(starts[h]) + gpu, end, rate, NVLINK // 2, "nvlink") for h, gpu, rate in rates)
         parts.append(_table([link for pair in links for link in pair], kinds))
         names.append("nvswitch")
         devices.append(("", "switch", True, sharp))
@@ -145,7 +146,7 @@ def _cables(port: tuple[int, tuple[int, int, int, str, bool]], starts: Array, no
     """Return the links of a port of a host, or of all its copies, to the network."""
     h, (node, rate, more, kind, _) = port
     starts = starts[:nodes] if nodes > 1 else starts[h : h + 1]
-    return [link for at in starts.tolist() for link in _both(at + node, network, rate, PORT_PS + more, kind)]
+    return [link for at in starts.tolist() for link in _both(at + node, network, rate, PORT + more, kind)]
 
 
 def _kinds(host: Wired, networked: bool) -> list[str]:

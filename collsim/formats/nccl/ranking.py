@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from collsim.formats.gpus import Gpu as Model
 from collsim.formats.nccl.parts import Gpu, Host
 from collsim.formats.xmltree import Element
+from collsim.hardware.model import Gpu as Model
 
 __all__ = ["fill", "in_order", "switched"]
 
@@ -45,15 +45,17 @@ def fill(root: Element, hosts: list[Host], model: Model | None, without_class: i
         return [f"{left}, as NCCL does."] if bare else []
     for gpu in gpus:
         if gpu.element.get("vendor", "").strip().lower() == "0x1002":
-            gpu.element.fail(f"expected a GPU of NVIDIA, as the {model.name} that was given, got one of AMD", "vendor")
+            gpu.element.fail(
+                f"expected a GPU of NVIDIA, as the {model.family} that was given, got one of AMD", "vendor"
+            )
         if gpu.gcn or (gpu.sm and gpu.sm != model.sm):
             got = f"gcn {gpu.gcn[:20]!r}" if gpu.gcn else f"sm {gpu.sm}"
-            gpu.element.fail(f"expected sm {model.sm}, that of the {model.name} that was given, got {got}", "sm")
+            gpu.element.fail(f"expected sm {model.sm}, that of the {model.family} that was given, got {got}", "sm")
         gpu.sm = model.sm
     notes = []
     if bare:
         notes.append(
-            f"The file names no GPUs: {_count(bare, 'device')} of class 0x03 are taken for {model.name.upper()}."
+            f"The file names no GPUs: {_count(bare, 'device')} of class 0x03 are taken for {model.family.upper()}."
         )
     return notes
 
@@ -89,15 +91,15 @@ def switched(host: Host, model: Model | None) -> tuple[int, str]:
     """
     if model is None or not model.nvlinks or len(host.gpus) < 2 or not all(gpu.bare for gpu in host.gpus):
         return 0, ""  # a dump that names its GPUs has their NVLinks too, if there are any
-    name, n = model.name.upper(), len(host.gpus)
-    if model.nvlinks >= 8 or (model.name == "v100" and n == 16):
+    name, n = model.family.upper(), len(host.gpus)
+    is_board = model.form.startswith("sxm") or model.form == "superchip"  # other forms have bridges
+    if is_board and (model.nvlinks >= 8 or (model.family == "v100" and n == 16)):
         return model.nvlinks, (
             f"The file has no NVLinks: all {model.nvlinks} of each {name} are taken to go to NVSwitches, as in machines"
             " that have them."
         )
-    bare = next((gpu for gpu in host.gpus if gpu.bare), None)
-    if bare is not None and model.name in ("p100", "v100"):
-        bare.element.fail(
+    if is_board:
+        host.gpus[0].element.fail(
             f"expected the NVLinks of {n} {name}, got none, and which GPUs they join cannot be told from PCIe; read "
             "the table of nvidia-smi topo -m, a file of NCCL_TOPO_DUMP_FILE, or use dgx-1-v100"
         )

@@ -9,12 +9,12 @@ from collsim.errors import shown
 from collsim.formats.gpus import nvlink_bandwidth
 from collsim.formats.nccl.parts import Cpu, Fabric, Gpu, Host, Nic, Pci
 from collsim.formats.nccl.rates import LOCAL, xgmi_bandwidth
+from collsim.hardware.hops import NVLINK, PCIE, PORT, SOCKET, XGMI
 
-__all__ = ["PORT_PS", "Link", "Wired", "wire"]
+__all__ = ["PORT", "Link", "Wired", "wire"]
 
 # As in topologies/*.yaml: NCCL's hops (tuning.cc, LL) of 0.6 us over NVLink, 1 us between two GPUs on a PCIe switch and
 # 2.7 us over the network, each parted over its links; so an adapter's own PCIe link has none. RCCL: 0.8 us over xGMI.
-NVLINK_PS, XGMI_PS, PCIE_PS, SOCKET_PS, PORT_PS = 600_000, 800_000, 500_000, 300_000, 850_000
 
 SHARP = 90
 """From this compute capability on NVSwitches add up and copy."""
@@ -94,7 +94,6 @@ def wire(host: Host, filled: int, share: bool) -> Wired:
     forwarding = _forwarding(direct)
     for index in range(len(host.gpus)):
         wired.add(f"gpu[{index}]", "gpu", forwards=index in forwarding)
-    switch = -1
     rates: dict[int, int] = {}
     for index, gpu in enumerate(host.gpus):
         fabric = [item for item in gpu.fabric if item.target == "switch"]
@@ -110,13 +109,13 @@ def wire(host: Host, filled: int, share: bool) -> Wired:
         switch = wired.add("nvswitch", "switch", sharp=is_sharp(host))
         for index, rate in rates.items():
             same = bool(wired.links) and wired.links[-1].rate == rate
-            wired.join(index, switch, rate, NVLINK_PS // 2, "nvlink", same=same)
+            wired.join(index, switch, rate, NVLINK // 2, "nvlink", same=same)
     # the hardware stripes over links of one pair; in a mesh of unequal pairs NCCL's rings take one link each
     wired.striped = len({count for count, _, _ in direct.values()}) == 1
     for (a, b), (count, rate, kind) in direct.items():
         wired.direct += count
         rate, count = (count * rate, 1) if wired.striped else (rate, count)
-        wired.join(a, b, rate, XGMI_PS if kind == "xgmi" else NVLINK_PS, kind, count)
+        wired.join(a, b, rate, XGMI if kind == "xgmi" else NVLINK, kind, count)
     _Tree(host, wired).plant()
     return wired
 
@@ -204,13 +203,13 @@ class _Tree:
         for cpu in host.cpus:
             self.at[cpu] = wired.add(cpu.name, "host")
         for index, gpu in enumerate(host.gpus):
-            wired.join(index, self.at[gpu.pci.above], gpu.pci.rate, PCIE_PS, "pcie")
+            wired.join(index, self.at[gpu.pci.above], gpu.pci.rate, PCIE, "pcie")
             self._to_cpu(index, gpu)
         for nic, nodes in zip(host.nics, ports, strict=True):
             self._nic(nic, nodes)
         for pci in host.bridges:
             if pci in used:
-                wired.join(self.at[pci], self.at[pci.above], pci.rate, PCIE_PS, "pcie")
+                wired.join(self.at[pci], self.at[pci.above], pci.rate, PCIE, "pcie")
         beside = {(self.at[pci], other) for pci in used for other in self._beside(pci)}
         for a, b in sorted({(min(pair), max(pair)) for pair in beside}):
             wired.join(a, b, LOCAL, 0, "pcie")
@@ -220,7 +219,7 @@ class _Tree:
                     kind = "upi" if cpu.intel else "socket"
                     last = wired.links[-1]  # there is at least that of a GPU
                     group = last.group + ((last.rate, last.kind) != (cpu.rate, kind))
-                    wired.links.append(Link(self.at[cpu], self.at[peer], cpu.rate, SOCKET_PS, kind, group=group))
+                    wired.links.append(Link(self.at[cpu], self.at[peer], cpu.rate, SOCKET, kind, group=group))
 
     def _is_diverted(self, nic: Nic) -> bool:
         """Return whether there is no GPU Direct RDMA: all goes through the memory of the CPU, whatever is nearer."""
@@ -240,7 +239,7 @@ class _Tree:
             rate += count * _rate(gpu, next(item for item in gpu.fabric if item.target == "cpu"))
         if rate:
             kind = "c2c" if not count else "nvlink"
-            self.wired.join(index, self.at[gpu.pci.cpu], rate, NVLINK_PS, kind)
+            self.wired.join(index, self.at[gpu.pci.cpu], rate, NVLINK, kind)
 
     def _nic(self, nic: Nic, nodes: list[int]) -> None:
         wired = self.wired

@@ -6,9 +6,9 @@ import math
 import re
 from collections.abc import Iterator
 
-from collsim.collective import Collective
+from collsim.collective import BLOCKED, ROOTED, Collective
 
-__all__ = ["ELEMENTS", "PROGRAM", "operation_of", "possible_operations", "ranks_by_factor"]
+__all__ = ["ELEMENTS", "PROGRAM", "PROGRAMS", "operation_of", "possible_operations", "ranks_by_factor"]
 
 ELEMENTS = {
     "int8": 1, "uint8": 1, "char": 1, "int32": 4, "uint32": 4, "int": 4, "int64": 8, "uint64": 8, "half": 2, "float": 4,
@@ -22,22 +22,22 @@ PROGRAM = re.compile(
 )
 """The programs, as command lines name them."""
 
-_OURS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "reduce": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "sendrecv": "send_recv",
+PROGRAMS = {
+    "all_reduce": "all_reduce_perf",
+    "reduce_scatter": "reduce_scatter_perf",
+    "all_gather": "all_gather_perf",
+    "broadcast": "broadcast_perf",
+    "reduce": "reduce_perf",
+    "all_to_all": "alltoall_perf",
+    "gather": "gather_perf",
+    "scatter": "scatter_perf",
+    "send_recv": "sendrecv_perf",
 }
+"""The programs of nccl-tests by operation."""
+
+_OURS = {program.removesuffix("_perf").replace("_", ""): ours for ours, program in PROGRAMS.items()}
 _PRINT_A_REDUCTION = ("all_reduce", "reduce_scatter", "reduce", "send_recv")
 """Those whose rows name a reduction (sendrecv_perf prints one though it reduces nothing)."""
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
-_BLOCKED = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
-"""Those whose column ``count`` has the elements of a block, not of the whole."""
 
 
 def operation_of(program: str) -> str | None:
@@ -83,14 +83,14 @@ def possible_operations(
             return factor[0] <= Collective(operation, ranks).busbw_factor <= factor[1]
         if operation == "all_reduce":
             return factor[1] >= 1 and factor[0] < 2
-        return factor[0] < 1 if operation in _BLOCKED else factor[0] <= 1 <= factor[1]
+        return factor[0] < 1 if operation in BLOCKED else factor[0] <= 1 <= factor[1]
 
     return [
         operation
         for operation in _OURS.values()
         if reduction in (None, operation in _PRINT_A_REDUCTION)
-        and root in (None, operation in _ROOTED)
-        and (blocks is None or (operation in _BLOCKED) == blocks)
+        and root in (None, operation in ROOTED)
+        and (blocks is None or (operation in BLOCKED) == blocks)  # their count is that of a block
         and fits(operation)
     ]
 
@@ -114,5 +114,5 @@ def ranks_by_factor(operation: str | None, factor: tuple[float, float]) -> int |
     if operation == "all_reduce":
         found = list(candidates(factor[0] / 2, factor[1] / 2))
     else:
-        found = list(candidates(*factor)) if operation in _BLOCKED else []
+        found = list(candidates(*factor)) if operation in BLOCKED else []
     return found[0] if len(found) == 1 else None

@@ -12,10 +12,10 @@ from collsim.errors import InputError, TopologyError, shown
 from collsim.formats.nccl_tests.model import NAN, NONE, Device, Draft, Drafts, Measures
 from collsim.formats.nccl_tests.operations import operation_of
 from collsim.formats.source import read_source
+from collsim.units import INT64_MAX
 
 __all__ = ["is_record", "read_csv", "read_document", "read_records", "strict_json"]
 
-INT64_MAX = 2**63 - 1
 ROUNDING = 500.0
 """What JSON's six decimals of GB/s may be off, in bytes/s."""
 _CONFIG = (
@@ -43,8 +43,8 @@ def strict_json(text: str, name: str, line: int = 1) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [key for key, _ in pairs]
-            twice = next(key for key in names if names.count(key) > 1)
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
             raise InputError(f"{name}:{line}:1: expected each name once in an object, got {shown(twice)} twice")
         return found
 

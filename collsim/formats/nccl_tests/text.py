@@ -15,12 +15,12 @@ from sys import intern
 
 from collsim.formats.nccl_tests.model import MEASURES, NAN, NONE, Device, Draft, Drafts, Measures
 from collsim.formats.nccl_tests.operations import ELEMENTS, PROGRAM
+from collsim.units import INT64_MAX
 
 __all__ = ["read_text"]
 
 MOST_STREAMS = 10_000
 MOST_GUESSES = 20
-INT64_MAX = 2**63 - 1
 
 _MARK = re.compile(r"busbw|Rank +\d|nThread|Avg bus|Out of bounds|Collective test|[a-z]_perf|[Vv]ersion|-place")
 _NCCL = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from collsim.engine.simulate import DTYPES
 from collsim.errors import InputError, one_of
+from collsim.formats.nccl_tests.operations import PROGRAMS
 from collsim.formats.nccl_tests_out.layout import (
     Device,
     Half,
@@ -35,19 +36,6 @@ __all__ = [
     "rounded_size",
     "title_of",
 ]
-
-PROGRAMS = {
-    "all_reduce": "all_reduce_perf",
-    "reduce_scatter": "reduce_scatter_perf",
-    "all_gather": "all_gather_perf",
-    "broadcast": "broadcast_perf",
-    "reduce": "reduce_perf",
-    "all_to_all": "alltoall_perf",
-    "gather": "gather_perf",
-    "scatter": "scatter_perf",
-    "send_recv": "sendrecv_perf",
-}
-"""The programs of nccl-tests by operation."""
 
 ONLY_OUT_OF_PLACE = frozenset({"all_to_all", "send_recv"})
 """Operations whose data nccl-tests checks out of place only: ``#wrong`` in place is N/A."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from collsim.formats.gpus import Gpu, gpu_model, gpu_models, nvlink_bandwidth
+from collsim.formats.gpus import gpu_model, gpu_models, nvlink_bandwidth
 from collsim.formats.nccl.rates import LANES, cpu_bandwidth, generation_speed, pcie_bandwidth
 from collsim.formats.nvidia_smi.distances import Groups, groups_of
 from collsim.formats.nvidia_smi.table import Table
+from collsim.hardware.hops import NVLINK, PCIE, SOCKET
+from collsim.hardware.model import Gpu
 from collsim.topology.builder import TopologyBuilder
 from collsim.topology.graph import Topology
 from collsim.units import format_bandwidth
@@ -19,11 +21,8 @@ SOCKETS = {
     3: ("Skylake", "upi", cpu_bandwidth("x86_64", "GenuineIntel", 6, 0x55)),
     4: ("AMD", "socket", cpu_bandwidth("x86_64", "AuthenticAMD", 0, 0)),
     5: ("Sapphire Rapids", "upi", cpu_bandwidth("x86_64", "GenuineIntel", 6, 0x8F)),
+    6: ("Granite Rapids", "upi", cpu_bandwidth("x86_64", "GenuineIntel", 6, 0xAD)),
 }
-
-# As in topologies/*.yaml: a hop over NVLink 0.6 us and over PCIe 1 us (NCCL, tuning.cc, LL), parted over its links; a
-# hop over the network has the latency of adapters in it.
-NVLINK_PS, PCIE_PS, SOCKET_PS = 600_000, 500_000, 300_000
 
 
 def machine(table: Table, gpu: str | None) -> Topology:
@@ -52,13 +51,13 @@ def machine(table: Table, gpu: str | None) -> Topology:
         switch = _free(taken, f"nvswitch[{number}]" if len(switched) > 1 else "nvswitch")
         builder.add_node(switch, "switch", reduces=sharp, multicasts=sharp)
         for index in part:
-            builder.add_duplex(names[index], switch, count * nvlink, NVLINK_PS // 2, kind="nvlink")
+            builder.add_duplex(names[index], switch, count * nvlink, NVLINK // 2, kind="nvlink")
     for part in direct:
         # the hardware stripes over links of one pair; in a mesh of unequal pairs NCCL's rings take one link each
         striped = len({count for _, _, count in _pairs(table, part)}) == 1
         for a, b, count in _pairs(table, part):
             rate, count = (count * nvlink, 1) if striped else (nvlink, count)
-            builder.add_duplex(names[a], names[b], rate, NVLINK_PS, kind="nvlink", count=count)
+            builder.add_duplex(names[a], names[b], rate, NVLINK, kind="nvlink", count=count)
     for index, name in enumerate(names):
         if index not in gpus:
             builder.add_node(name, "nic", forwards=False)
@@ -148,7 +147,7 @@ def _nvlinks(table: Table, model: Gpu | None) -> tuple[list[tuple[list[int], int
                 table.fail(
                     a,
                     b,
-                    f"expected at most {model.nvlinks} NVLinks of {table.names[a]}, a {model.name}, got {total}",
+                    f"expected at most {model.nvlinks} NVLinks of {table.names[a]}, a {model.family}, got {total}",
                 )
         direct.append(part)
     return switched, direct
@@ -162,7 +161,7 @@ def _model(table: Table, gpu: str | None) -> tuple[Gpu | None, bool]:
         for a, b, count in pairs:
             if count > given.nvlinks:
                 has = f"{given.nvlinks} NVLinks" if given.nvlinks else "no NVLink"
-                table.fail(b, a, f"expected the NVLinks of a {given.name}, which has {has}, got NV{count}")
+                table.fail(b, a, f"expected the NVLinks of a {given.family}, which has {has}, got NV{count}")
         return given, False
     if not pairs:
         return None, False
@@ -181,7 +180,7 @@ def _model(table: Table, gpu: str | None) -> tuple[Gpu | None, bool]:
     if name is None:
         a, b, count = max(pairs, key=lambda pair: pair[2])
         able = [
-            known.name for known in gpu_models().values() if known.nvlinks >= (count if complete and n > 2 else most)
+            known.family for known in gpu_models().values() if known.nvlinks >= (count if complete and n > 2 else most)
         ]
         table.fail(
             b,
@@ -218,9 +217,9 @@ class _Tree:
                 for switches in outer:
                     self._below(switches, bridge)
                 if bridge != cpu:  # inside a CPU: as wide as all that comes from below
-                    self.builder.add_duplex(bridge, cpu, self.rate * len(outer), SOCKET_PS, kind="pcie")
+                    self.builder.add_duplex(bridge, cpu, self.rate * len(outer), SOCKET, kind="pcie")
             for other in cpus:
-                self.builder.add_duplex(other, cpu, self.between, SOCKET_PS, kind=self.socket_kind)
+                self.builder.add_duplex(other, cpu, self.between, SOCKET, kind=self.socket_kind)
             cpus.append(cpu)
 
     def _below(self, switches: list[list[int]], host: str) -> None:
@@ -241,9 +240,9 @@ class _Tree:
             self._device(device, switch)
 
     def _device(self, device: int, above: str) -> None:
-        self._join(self.table.names[device], above, PCIE_PS if device in self.gpus else 0)
+        self._join(self.table.names[device], above, PCIE if device in self.gpus else 0)
 
-    def _join(self, below: str, above: str, latency: int = PCIE_PS) -> None:
+    def _join(self, below: str, above: str, latency: int = PCIE) -> None:
         self.builder.add_duplex(below, above, self.rate, latency, kind="pcie")
 
     def _switch(self) -> str:
@@ -286,9 +285,9 @@ def _description(
     texts = [f"{_many(len(table.gpus), 'GPU')}" + (f" and {_many(nics, 'NIC')}" if nics else "") + " of one machine."]
     generation = model.pcie if model is not None else 3
     if model is not None and guessed:
-        texts.append(f"The GPUs are taken for {model.name.upper()} by their NVLinks.")
+        texts.append(f"The GPUs are taken for {model.family.upper()} by their NVLinks.")
     elif model is not None:
-        texts.append(f"The GPUs are {model.name.upper()}, as was given.")
+        texts.append(f"The GPUs are {model.family.upper()}, as was given.")
     if model is not None and (switched or direct):
         rate = nvlink_bandwidth(model.sm)
         texts.append(f"An NVLink moves {format_bandwidth(rate)} in one direction, as NCCL reckons.")

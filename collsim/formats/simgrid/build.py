@@ -12,6 +12,7 @@ from collsim.formats.simgrid.zones import FullZone
 from collsim.topology.builder import TopologyBuilder
 from collsim.topology.graph import Topology
 from collsim.topology.names import KINDS, MAX_LINKS, MAX_ROUTES
+from collsim.units import INT64_MAX
 
 __all__ = ["MAX_PAIRS", "build"]
 
@@ -20,8 +21,6 @@ MAX_PAIRS = 40_000
 
 MAX_LENGTH = 4_000_000
 """Links and points of all these routes together."""
-
-INT64_MAX = 2**63 - 1
 
 
 def build(platform: Platform, name: str) -> Topology:
