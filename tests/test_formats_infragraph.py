@@ -769,3 +769,16 @@ def test_an_nvlink_without_a_generation_is_that_of_its_gpu(gpu: str, rate: int) 
     standard = standard_of("NVLink")
     assert standard is not None
     assert round(nvlink_rate(standard, gpu_model(gpu)) / 1e9) == rate
+
+
+def test_gpus_that_do_not_forward_among_direct_links_are_refused():
+    builder = TopologyBuilder("odd")
+    for i in range(4):
+        builder.add_node(f"gpu[{i}]", forwards=False)
+    builder.add_node("sw", "switch")
+    for a, b in ((0, 1), (1, 2)):
+        builder.add_duplex(f"gpu[{a}]", f"gpu[{b}]", 50 * 10**9, 10**6)
+    for i in range(4):
+        builder.add_duplex(f"gpu[{i}]", "sw", 10 * 10**9, 5 * 10**6)
+    with pytest.raises(TopologyError, match=r"gpu\[0\], which does not, would"):
+        format_infragraph(builder.build())

@@ -315,3 +315,54 @@ def test_a_budget_of_links_bounds_all_routes(monkeypatch: pytest.MonkeyPatch) ->
     topology = cluster("0-19", 'topology="TORUS" topo_parameters="20"')
     assert not topology.given_routes
     assert len(topology.route(0, 5)) == 5
+
+
+def test_a_direction_named_by_itself_is_one_link_both_ways() -> None:
+    text = (
+        '<platform version="4.1"><zone id="w" routing="Full"><host id="a" speed="1f"/><host id="b" speed="1f"/>'
+        '<link id="l" bandwidth="1GBps" latency="1us" sharing_policy="SPLITDUPLEX"/>'
+        '<route src="a" dst="b"><link_ctn id="%s"%s/></route></zone></platform>'
+    )
+    half, whole = (parse_simgrid(Source("p.xml", text % which)) for which in (("l_UP", ""), ("l", ' direction="UP"')))
+    both = [
+        {half.link_name(link) for link in route if half.link_bandwidth[link] == 10**9}
+        for route in (half.route(0, 1), half.route(1, 0))
+    ]
+    assert both[0] == both[1] != set()
+    assert set(whole.route(0, 1)).isdisjoint(whole.route(1, 0))
+
+
+@pytest.mark.parametrize("last", [197, 198])
+def test_hosts_that_are_gateways_pass_routes_however_many_there_are(last: int) -> None:
+    topology = parse_simgrid(
+        Source(
+            "p.xml",
+            '<platform version="4.1"><zone id="w" routing="Full"><zone id="A" routing="Full"><host id="a1" speed="1f"/>'
+            '<host id="a2" speed="1f"/><link id="l" bandwidth="1GBps" latency="1us"/><route src="a1" dst="a2">'
+            f'<link_ctn id="l"/></route></zone><cluster id="c" prefix="n" suffix="" radical="0-{last}" speed="1f" '
+            'bw="1GBps" lat="1us" router_id="r"/><link id="x" bandwidth="1GBps" latency="1us"/>'
+            '<zoneRoute src="A" dst="c" gw_src="a1" gw_dst="r"><link_ctn id="x"/></zoneRoute></zone></platform>',
+        )
+    )
+    far = topology.ranks.index("n0")
+    # l, x and the link of the host, whatever stands between them
+    assert topology.link_latency[list(topology.route(1, far))].sum() == 3 * 10**6
+
+
+def test_zones_that_take_too_long_are_left_to_the_shortest_path() -> None:
+    zones = "".join(
+        f'<zone id="z{z}" routing="Floyd">'
+        + "".join(f'<router id="r{z}_{i}"/>' for i in range(900))
+        + f'<host id="h{z}" speed="1f"/><link id="k{z}" bandwidth="1GBps" latency="1us"/>'
+        + "".join(f'<route src="r{z}_{i}" dst="r{z}_{i + 1}"><link_ctn id="k{z}"/></route>' for i in range(2))
+        + f'<route src="h{z}" dst="r{z}_0"><link_ctn id="k{z}"/></route></zone>'
+        for z in range(6)
+    )
+    links = '<link id="b" bandwidth="1GBps" latency="1us"/>'
+    ways = "".join(
+        f'<zoneRoute src="z{a}" dst="z{b}" gw_src="h{a}" gw_dst="h{b}"><link_ctn id="b"/></zoneRoute>'
+        for a in range(6)
+        for b in range(a)
+    )
+    text = f'<platform version="4.1"><zone id="w" routing="Full">{zones}{links}{ways}</zone></platform>'
+    assert parse_simgrid(Source("p.xml", text)).n_ranks == 6

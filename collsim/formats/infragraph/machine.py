@@ -15,7 +15,7 @@ from collsim.topology.builder import assemble
 from collsim.topology.graph import Topology
 from collsim.topology.names import MAX_LINKS, MAX_NODES, shown_text
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "forwarding"]
 
 Array = npt.NDArray[np.int64]
 
@@ -74,7 +74,7 @@ class Machine:
             link_kind_codes=np.repeat(code, 2),
             description=self._description(repeated + self.layout.repeated, left_out, _planes(roles, ends, kinds, link)),
             source=f"InfraGraph document {title}",
-            devices={"forwards": _forwards(roles, ends)},
+            devices={"forwards": forwarding(roles, ends)},
         )
 
     def _place(self) -> None:
@@ -173,7 +173,7 @@ def _planes(roles: Array, ends: Array, kinds: list[str], link: Array) -> int:
     return int(np.bincount(gpus).max()) if len(gpus) else 0
 
 
-def _forwards(roles: Array, ends: Array) -> npt.NDArray[np.bool_]:
+def forwarding(roles: Array, ends: Array) -> npt.NDArray[np.bool_]:
     """Return which nodes forward: all but NICs at the end of a way, and GPUs that none needs to pass.
 
     GPUs that have direct links do, as those of a torus and of DGX-1, unless each has one to each other.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 import numpy as np
@@ -220,7 +221,8 @@ class Prices:
         also = f"; the same goes for {others}" if others else ""
         link.where.fail(
             f"expected a bandwidth of link {shown_text(link.name)} (physical), got none, nor a standard with its "
-            f"generation in its description; give it: --rate {link.name[:40]}=50GB/s{also}"
+            f"generation in its description; give it: "
+            f"--rate{'=' if link.name.startswith('-') else ' '}{shlex.quote(f'{link.name}=50GB/s')}{also}"
         )
 
     def sentences(self) -> list[str]:

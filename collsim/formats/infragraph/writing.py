@@ -12,6 +12,8 @@ import numpy as np
 
 from collsim.errors import TopologyError, shown
 from collsim.formats.infragraph.grouping import CHOICES, Address, Plan, Wire, plan_of, written_name
+from collsim.formats.infragraph.machine import forwarding
+from collsim.formats.infragraph.roles import PRIORITY
 from collsim.outputs import output_path, write_whole
 from collsim.topology.graph import Topology
 from collsim.topology.writing.ranges import Entry, Names, join_links, side_of
@@ -33,7 +35,7 @@ def write_infragraph(topology: Topology, path: str | os.PathLike[str]) -> None:
         Nodes whose names have an owner (``node[0].gpu[3]``) become devices with instances, if all copies are alike;
         others devices of their own, or all one device. Bandwidths and latencies are exact, kinds of links descriptions.
         Parallel links have links of different names; InfraGraph's own service, whose graph is a simple one, keeps one.
-        What devices can do (add up, copy, overheads, whether they forward) has no place in the schema and is left out;
+        What devices can do (add up, copy, overheads) has no place in the schema and is left out;
         a comment in YAML tells.
     path
         Ends in ``.yaml``, ``.yml`` or ``.json``.
@@ -41,8 +43,8 @@ def write_infragraph(topology: Topology, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     TopologyError
-        If it has links of one direction, given routes, or ranks that are not the nodes of kind gpu: InfraGraph knows
-        none of these.
+        If it has links of one direction, given routes, ranks that are not the nodes of kind gpu, or nodes that do not
+        forward where a reader would take it that they do: InfraGraph knows none of these.
     InputError
         If the file cannot be written.
 
@@ -118,6 +120,12 @@ def _refuse(topology: Topology) -> None:
         if (kind == "gpu") != (rank[node] >= 0):
             what = "a GPU that is no rank" if kind == "gpu" else f"a rank of kind {kind}"
             _fail(topology, f"its ranks are its xpus, and {topology.nodes[node]} is {what}")
+    one_way = topology.link_src < topology.link_dst
+    ends = np.stack((topology.link_src[one_way], topology.link_dst[one_way]), axis=1)
+    as_read = forwarding(np.array([PRIORITY.index(kind) for kind in topology.kinds]), ends)
+    several = np.bincount(topology.link_src, minlength=topology.n_nodes) > 1  # others are on no way
+    for node in np.flatnonzero(as_read & ~topology.forwards & several)[:1].tolist():
+        _fail(topology, f"what forwards follows from the links, and {topology.nodes[node]}, which does not, would")
 
 
 def _wires(topology: Topology) -> Iterator[Wire]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from collsim.errors import TopologyError
-from collsim.formats.simgrid.model import Link, Platform, Point, Route
+from collsim.formats.simgrid.model import Link, Platform, Point, Route, TooMuch
 from collsim.formats.simgrid.wiring import Graph, connect
 from collsim.formats.simgrid.zones import FullZone
 from collsim.topology.builder import TopologyBuilder
@@ -33,13 +33,13 @@ def build(platform: Platform, name: str) -> Topology:
     """
     hosts = platform.hosts
     if not hosts:
-        platform.source.fail("expected hosts, got a platform without any")
+        platform.fail("expected hosts, got a platform without any")
     given, missing = _all_pairs(platform)
     exact = given is not None
     if given is None:
         given = _listed(platform)
     if len(given) > MAX_ROUTES:
-        platform.source.fail(f"expected at most {MAX_ROUTES:,} routes between hosts, got {len(given):,}")
+        platform.fail(f"expected at most {MAX_ROUTES:,} routes between hosts, got {len(given):,}")
     segments = [
         route
         for zone in platform.zones
@@ -50,7 +50,7 @@ def build(platform: Platform, name: str) -> Topology:
     routes = _without_sharing(platform, [*given.values(), *segments], len(given))
     graph = connect(platform, routes)
     if len(graph.links) > MAX_LINKS:
-        platform.source.fail(f"expected at most {MAX_LINKS:,} links, got {len(graph.links):,}")
+        platform.fail(f"expected at most {MAX_LINKS:,} links, got {len(graph.links):,}")
     return _topology(platform, name, graph, list(given), exact, missing)
 
 
@@ -60,15 +60,18 @@ def _all_pairs(platform: Platform) -> tuple[dict[tuple[int, int], Route] | None,
     missing = length = 0
     if len(platform.hosts) * (len(platform.hosts) - 1) > MAX_PAIRS:
         return None, 0
-    for src, dst in permutations(platform.hosts, 2):
-        route = platform.route(src, dst)
-        if route is None:
-            missing += 1
-        else:
+    try:
+        for src, dst in permutations(platform.hosts, 2):
+            route = platform.route(src, dst)
+            if route is None:
+                missing += 1
+                continue
             given[src, dst] = route
             length += len(route)
             if length > MAX_LENGTH:
                 return None, 0
+    except TooMuch:
+        return None, 0
     return given, missing
 
 
@@ -117,9 +120,7 @@ def _without_sharing(platform: Platform, routes: list[Route], given: int) -> lis
             new.append(token)
         done.append(new)
         if len(links) > MAX_LINKS:
-            platform.source.fail(
-                f"expected at most {MAX_LINKS:,} links, got more: each route has its own of FATPIPE links"
-            )
+            platform.fail(f"expected at most {MAX_LINKS:,} links, got more: each route has its own of FATPIPE links")
     copies = len(links) - originals - len(wide)
     if copies:
         platform.note("No two pairs of hosts share a FATPIPE link: each has its own copy of it.")
@@ -154,7 +155,7 @@ def _topology(
     try:
         return builder.build([points[host].name for host in platform.hosts], routes or None)
     except TopologyError as error:
-        platform.source.fail(str(error))
+        platform.fail(str(error))
 
 
 def _told(platform: Platform, name: str) -> bool:
@@ -171,7 +172,7 @@ def _device(platform: Platform, point: Point, passed: bool, exact: bool) -> tupl
     if point.kind != "host":
         return kind, True
     assert point.zone is not None
-    return kind, passed or (not exact and point.zone.forwards)
+    return kind, passed or (not exact and (point.zone.forwards or point.number in platform.gateways))
 
 
 def _source(platform: Platform) -> str:
@@ -182,8 +183,8 @@ def _description(platform: Platform, exact: bool, missing: int) -> str:
     sentences = ["A SimGrid platform; its hosts are the ranks, in the order of the file."]
     if not exact:
         sentences.append(
-            "There are more routes between hosts than are kept: those that the file does not list take the shortest "
-            "path, dealt out among equal ones, which need not be SimGrid's."
+            "There are too many routes between hosts to find and keep all: those that the file does not list take the "
+            "shortest path, dealt out among equal ones, which need not be SimGrid's."
         )
     if missing:
         sentences.append(

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from collsim.errors import did_you_mean, shown
 from collsim.formats.source import Source
 from collsim.formats.xmltree import Element
 
-__all__ = ["MAX_HOSTS", "MAX_LINKS", "Link", "Platform", "Point", "Route", "Zone", "crossing", "turned"]
+__all__ = ["MAX_HOSTS", "MAX_LINKS", "Link", "Platform", "Point", "Route", "TooMuch", "Zone", "crossing"]
 
-MAX_HOSTS = 200_000
+MAX_HOSTS = 100_000
 MAX_LINKS = 1_000_000
 """More than these are refused before any is made: each is a Python object for a while."""
 
@@ -24,7 +25,14 @@ MAX_NAME = 200
 MAX_ROUTE = 10_000
 """Links and points of a route: zones in zones could double its length with every level."""
 
+MAX_WORK = 10_000_000
+"""Steps of looking for shortest routes: some seconds."""
+
 Route = list[int]
+
+
+class TooMuch(Exception):
+    """Finding the routes of all pairs would take too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -126,7 +134,27 @@ class Platform:
     zones: list[Zone] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     properties: dict[str, str] = field(default_factory=dict)
+    gateways: set[int] = field(default_factory=set)
     fat_tree_hosts: int = 0
+    work: int = 0
+
+    def fail(self, message: str) -> NoReturn:
+        """Refuse the platform as a whole."""
+        if self.zones:
+            self.zones[0].element.fail(message)
+        self.source.fail(message, 1, 1)
+
+    def spend(self, steps: int) -> None:
+        """Count steps of looking for routes.
+
+        Raises
+        ------
+        TooMuch
+            If they are more than ``MAX_WORK``.
+        """
+        self.work += steps
+        if self.work > MAX_WORK:
+            raise TooMuch
 
     def note(self, sentence: str) -> None:
         """Keep a sentence for the description, once."""
@@ -210,7 +238,7 @@ class Platform:
                 links, first, last = found
                 todo += [(last, there, depth + 1), links, (here, first, depth + 1)]
             if len(done) > MAX_ROUTE:
-                self.source.fail(
+                self.fail(
                     f"expected routes of at most {MAX_ROUTE:,} links, got more from {self.points[src].name!r} to "
                     f"{self.points[dst].name!r}"
                 )
@@ -240,16 +268,3 @@ def checked(element: Element, name: str) -> str:
 def crossing(link: int) -> int:
     """Return what stands in a route for a link, crossed as listed."""
     return ~(2 * link)
-
-
-def turned(platform: Platform, route: Route) -> Route:
-    """Return a route the other way."""
-    back: Route = []
-    for token in reversed(route):
-        if token >= 0:
-            back.append(token)
-            continue
-        link, way = divmod(~token, 2)
-        other = platform.links[link].other
-        back.append(crossing(other) if other is not None else ~(2 * link + 1 - way))
-    return back

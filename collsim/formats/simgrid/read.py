@@ -273,7 +273,9 @@ def _route(platform: Platform, element: Element, zone: Zone) -> None:
         for key, gate, around in (("gw_src", first, src), ("gw_dst", last, dst)):
             if gate.zone is None or around.inside not in gate.zone.path():
                 element.fail(f"expected a host or router of {shown(around.name)}, got {shown(gate.name)}", key)
-    links = [_crossed(platform, child, "id", child.get("direction", "NONE")) for child in element.all("link_ctn")]
+            platform.gateways.add(gate.number)
+    crossed = list(element.all("link_ctn"))
+    links = [_crossed(platform, child, "id", child.get("direction", "NONE")) for child in crossed]
     for child in element.children:
         if child.tag != "link_ctn":
             _unknown(child)
@@ -288,7 +290,20 @@ def _route(platform: Platform, element: Element, zone: Zone) -> None:
     word = element.get("symmetrical", "YES").strip().upper()
     if word not in ("YES", "NO"):
         element.fail(f"expected YES or NO, got {shown(word)}", "symmetrical")
-    zone.add(element, src.number, dst.number, route, word == "YES")
+    returning = {token: _returning(platform, child, token) for child, token in zip(crossed, links, strict=True)}
+    back = [returning.get(token, token) for token in reversed(route)]
+    zone.add(element, src.number, dst.number, route, back if word == "YES" else None)
+
+
+def _returning(platform: Platform, element: Element, token: int) -> int:
+    """Return what crosses a link on the way back.
+
+    Of a full duplex link that is its other direction, but a direction that is named by itself is one link both ways.
+    """
+    link, way = divmod(~token, 2)
+    _, down = platform.link_names[element.get("id")]
+    other = platform.links[link].other
+    return crossing(other) if down is not None and other is not None else ~(2 * link + 1 - way)
 
 
 def _crossed(platform: Platform, element: Element, attribute: str, direction: str) -> int:

@@ -115,7 +115,7 @@ def _refuse(platform: Platform, route: Route) -> None:
     if double is None:
         crossed = Counter(~token // 2 for token in route if token < 0)
         double = crossing(max(crossed, key=crossed.__getitem__))
-    platform.source.fail(
+    platform.fail(
         f"expected routes that cross a link once, got one from {platform.points[route[0]].name!r} to "
         f"{platform.points[route[-1]].name!r} over {platform.links[~double // 2].name!r} twice"
     )

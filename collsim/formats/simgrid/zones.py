@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from collsim.formats.simgrid.model import Route, Zone, turned
+from collsim.formats.simgrid.model import Route, Zone
 from collsim.formats.xmltree import Element
 
 __all__ = ["DijkstraZone", "FloydZone", "FullZone", "StarZone"]
@@ -36,11 +36,11 @@ class FullZone(Zone):
 
     routes: dict[tuple[int, int], Route] = field(default_factory=dict)
 
-    def add(self, element: Element, src: int, dst: int, route: Route, symmetrical: bool) -> None:
-        """Take a route of the file, from its first point to its last, and its reverse."""
+    def add(self, element: Element, src: int, dst: int, route: Route, back: Route | None) -> None:
+        """Take a route of the file, from its first point to its last, and the way back if it holds for that too."""
         ways = [((src, dst), route)]
-        if symmetrical and src != dst:
-            ways.append(((dst, src), turned(self.platform, route)))
+        if back is not None and src != dst:
+            ways.append(((dst, src), back))
         for (a, b), way in ways:
             if (a, b) in self.routes:
                 names = f"{self.platform.points[a].name!r} to {self.platform.points[b].name!r}"
@@ -103,6 +103,7 @@ class FloydZone(FullZone):
             self.element.fail(
                 f"expected at most {MAX_FLOYD:,} hosts and routers in a Floyd zone, got {n:,}; take Dijkstra"
             )
+        self.platform.spend(n**3 // 300)  # of whole rows at once
         self.place = {point: place for place, point in enumerate(self.points)}
         far = 2**40
         cost = np.full((n, n), far)
@@ -142,6 +143,7 @@ class DijkstraZone(FullZone):
         if src not in self.trees:
             if len(self.trees) > 1000:  # each is as large as the zone
                 self.trees.clear()
+            self.platform.spend(len(self.routes))
             self.trees[src] = self._tree(src)
         tree = self.trees[src]
         stops = [dst]
